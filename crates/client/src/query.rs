@@ -69,8 +69,8 @@ pub struct QueryFeed<T> {
     container: ContainerHandle,
     query: Query,
     execution: Execution,
-    /// The client's own plan, until the first page is received: the service may refuse its
-    /// statement.
+    /// The client's own plan, until the first page is received. Until then the service may
+    /// refuse the statement of this plan.
     own_plan: Option<Plan>,
     /// The rest of a page with a row that could not be parsed.
     received: Option<ReceivedPage<T>>,
@@ -142,7 +142,7 @@ impl<T: DeserializeOwned> QueryFeed<T> {
             self.deadline = deadline::from_now(self.query.total_timeout);
         }
         self.is_row_skipped = false;
-        // The future is boxed, because the futures of the callers would contain it twice.
+        // The future is large, and the future of `within` would have room for it twice. So it is boxed.
         let deadline = self.deadline;
         deadline::within(deadline, "the query", Box::pin(self.parsed_page())).await
     }

@@ -44,8 +44,8 @@ const REFRESHES_MAX: u32 = 5;
 /// with many empty pages a query ends long before this.
 const PAGES_MAX: usize = 1000;
 
-/// The most bytes of the answers for one document of a chunk: twice the largest document, because
-/// the service may write a document with more escapes than it was sent with.
+/// The most bytes that the answers for a chunk may have, per document of the chunk. This is twice the
+/// size of the largest document, because the service may escape more characters than the caller did.
 const BYTES_PER_DOCUMENT_MAX: usize = 4 * 1024 * 1024;
 
 /// The documents of a read-many call, in the order of the caller.

@@ -101,7 +101,7 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
     }
 }
 
-/// Changes the throughput of the resource with this `_rid`, which must have its own
+/// Changes the throughput of the resource with this `_rid`. The resource must have its own
 /// throughput. A change between manual and autoscale takes up to two requests. The first
 /// request migrates the offer, and the service chooses its new throughput. The second request
 /// sets the wanted throughput, unless the service has chosen it already.

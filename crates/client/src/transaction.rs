@@ -96,10 +96,10 @@ fn check_id(document: &RawValue, id: &str) -> Result<(), Error> {
     if in_document == id {
         return Ok(());
     }
-    Err(Error::input(format!("the document has the id `{in_document}`, but it is to replace `{id}`")))
+    Err(Error::input(format!("the document has the id `{in_document}`, but the operation replaces `{id}`")))
 }
 
-/// The text of an etag, as an operation has it.
+/// An etag as text, for a [`TransactionOperation`].
 fn text_of(etag: Option<&Etag>) -> Option<String> {
     etag.map(|etag| etag.as_str().to_owned())
 }

@@ -267,8 +267,8 @@ impl Diagnostics {
     /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
     /// `failure`, `sent` and `message`) or `abandoned`, when the other leg of a
     /// hedge won. `resolution`, `idempotency_token`, `omitted_attempts`, `metadata_work`,
-    /// `warnings` and an attempt's `charge`, `range`, `transfer` and `activity_id` are left out
-    /// when there is none.
+    /// `warnings`, an attempt's `charge`, `range`, `transfer` and `activity_id`, and a transfer's
+    /// `protocol`, `connection` and `first_byte_ms` are left out when there is none.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("all member names are strings, so writing cannot fail")
     }

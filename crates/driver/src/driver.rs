@@ -57,10 +57,10 @@ pub struct AccountView {
     /// Whether partitions fail over to other regions one by one, as the account document says.
     /// Only in accounts with one write region.
     pub has_partition_failover: bool,
-    /// The thin-client endpoints (Gateway 2.0) for reads that the account names. They are
+    /// The thin-client endpoints (Gateway 2.0) for reads, from the account document. They are
     /// shown and not used: the driver does not speak their binary protocol.
     pub thin_client_read_endpoints: Vec<(Region, Endpoint)>,
-    /// The thin-client endpoints for writes.
+    /// The thin-client endpoints for writes. They are not used either.
     pub thin_client_write_endpoints: Vec<(Region, Endpoint)>,
 }
 

@@ -54,8 +54,8 @@ pub enum ErrorKind {
 /// become the message.
 const BODY_SHOWN_BYTES_MAX: usize = 512;
 
-/// The most bytes of the service's message that are kept. Its messages have a few hundred; a proxy
-/// or a damaged answer may send megabytes. The whole body is in [`Error::body`].
+/// The most bytes of the service's message that are kept. The service's messages have a few hundred
+/// bytes; a proxy may send megabytes. The whole body is in [`Error::body`].
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
 impl Error {

@@ -4,7 +4,7 @@
 //! - `account`: reads the account's regions and keeps them up to date
 //! - `container`: a container's names, its current metadata and its sessions
 //! - `refresh`: reads a container's metadata, in one task for all operations that need it
-//! - `learning`: the state of that task, and how operations wait for it
+//! - `learning`: the task that reads a container's metadata, and how operations wait for it
 //! - `sessions`: how far this client has seen the writes of each range of a container
 //!
 //! Metadata is read with requests, and the pipeline that sends requests needs

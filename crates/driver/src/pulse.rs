@@ -40,6 +40,7 @@ pub(crate) const RESUME_GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Pulse {
     /// The times in the other fields count from here.
     began_at: Instant,
+    /// When the task is to run again, at the latest.
     due_ms: AtomicU64,
     /// When the task was first seen to be stuck; [`NOT_STUCK`] if it runs.
     stuck_since_ms: AtomicU64,
@@ -157,6 +158,7 @@ mod tests {
     async fn a_stuck_task_gets_time_to_run_again_before_it_is_given_up() {
         let pulse = Pulse::new(Instant::now());
         let advance = tokio::time::advance;
+        // In the second round the task has run again, so it gets the same time once more.
         for _ in 0..2 {
             pulse.expect_at(Instant::now());
             advance(LATE_AFTER + RESUME_GRACE).await;

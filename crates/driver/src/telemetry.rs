@@ -19,9 +19,9 @@
 //! - `DEBUG` otherwise: after other successes and after expected refusals (not found,
 //!   conflict, precondition failed).
 //!
-//! Events of a driver with debug events ([`crate::Driver::with_debug_events`]) have the level `DEBUG`.
-//! `INFO` and `WARN` events have the diagnostics as JSON. The requests for metadata that
-//! the driver makes for itself have spans, but no events or metrics.
+//! `INFO` and `WARN` events have the diagnostics as JSON. A driver with debug events
+//! ([`crate::Driver::with_debug_events`]) writes the same events, all with the level `DEBUG`. The
+//! requests for metadata that the driver makes for itself have spans, but no events or metrics.
 //!
 //! Each operation has a span of level `DEBUG` with the target `perihelion_driver::operation`,
 //! and each of its attempts a span below it with the target `perihelion_driver::attempt`

@@ -83,7 +83,7 @@ pub struct Transaction {
     kind: TransactionKind,
     operations: Vec<TransactionOperation>,
     token: IdempotencyToken,
-    /// Whether the token was given, so that another process may have used it.
+    /// Whether the caller has set the token. If so, another process may have used it before.
     is_token_given: bool,
     runs: Runs,
     /// Whether the limits on operations and bytes are checked before anything is sent. The
@@ -101,7 +101,7 @@ pub struct Transaction {
 /// |---|---|---|
 /// | `Strong` | one snapshot of the write region; it has every write acknowledged before | one snapshot over all partitions; it has every write acknowledged before |
 /// | `BoundedStaleness` | as for `Strong` | one snapshot over all partitions, which may be as old as the account's bound |
-/// | `Session` (most accounts) | as for `Strong` | each partition has at least the writes of the session. The design document promises no snapshot here. The published service checks that all documents come from one snapshot, but this snapshot may lack a write that was committed just before |
+/// | `Session` (most accounts) | as for `Strong` | each partition has at least the writes of the session. Microsoft's design document promises no snapshot here. The published service checks that all documents come from one snapshot, but this snapshot may lack a write that was committed just before |
 /// | `ConsistentPrefix`, `Eventual` | as for `Strong` | only the check that `Session` has, no other guarantee |
 ///
 /// Our server reads all documents from one view of the store, whatever the level is. A program

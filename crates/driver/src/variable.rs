@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How many characters of a value an error repeats at most.
+/// The most characters of a value that an error shows.
 const VALUE_SHOWN_CHARS_MAX: usize = 64;
 
 /// One variable.

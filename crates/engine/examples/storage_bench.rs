@@ -4,10 +4,11 @@
 //! `cargo run --release -p perihelion-engine --example storage_bench -- \
 //! <directory> [documents] [seconds] [all|redb|store|paired|memory] [log MiB]`
 //!
-//! Every commit writes a group of documents with four keys each: the document
-//! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
-//! own order (see keys.rs) documents and feed entries arrive in key order, and ids in
-//! random order. The scattered order has the documents in random order too.
+//! Every commit writes a group of documents. A document has four keys of 40 bytes: the
+//! document itself (1.3 KB), and a feed entry, an id and a partition member, with tiny
+//! values. In the engine's own order (see keys.rs) documents and feed entries arrive in
+//! key order, and ids and partition members in random order. In the scattered order the
+//! documents arrive in random order, too.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,7 +25,8 @@ use redb::{Builder, Database, StorageBackend, TableDefinition};
 
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("keyspace");
 const CACHE_BYTES: usize = 64 << 20;
-const GROUPS: [usize; 3] = [1, 16, 64];
+/// The sizes of commits, in documents. Each size is measured.
+const GROUP_SIZES: [usize; 3] = [1, 16, 64];
 const EVERYTHING: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -45,15 +47,15 @@ fn main() -> Outcome<()> {
     if wants("redb") {
         for order in [Order::Engine, Order::Scattered] {
             println!("\nredb on disk, {order:?} order, {documents} documents stored before");
-            for policy in [Policy::Never, Policy::Every(1), Policy::Every(16)] {
-                measure_disk(&directory, order, policy, documents, time)?;
+            for quick_repair in [QuickRepair::Never, QuickRepair::Every(1), QuickRepair::Every(16)] {
+                measure_disk(&directory, order, quick_repair, documents, time)?;
             }
         }
     }
     if wants("store") {
         println!("\nthe disk store itself, Engine order, {documents} documents stored before");
         let mut options = DiskOptions::new();
-        // Only this part has the argument: the size of the log files.
+        // Only this part takes the argument `[log MiB]`, the size of a log file.
         if let Some(megabytes) = arguments.next() {
             options.log.file_bytes = megabytes.parse::<u64>()? << 20;
             options.log.file_writes = usize::MAX;
@@ -116,6 +118,7 @@ impl Workload {
     }
 }
 
+/// A key of 40 bytes. The kinds are: 1 a document, 2 a feed entry, 3 an id, 4 a partition member.
 fn key(kind: u8, first: u64, second: u64) -> Vec<u8> {
     let mut key = vec![kind; 40];
     key[1..9].copy_from_slice(&first.to_be_bytes());
@@ -153,7 +156,8 @@ fn measure(
     Ok(())
 }
 
-/// The processor time of this process and its threads, user and system.
+/// The processor time of this process and its threads, user and system. These are the fields 12
+/// and 13 after the name of the process, in ticks of 10 ms.
 fn cpu_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -169,31 +173,31 @@ fn resident_megabytes() -> u64 {
 
 // On disk.
 
-/// Which commits save the state of redb's allocator (quick repair). A file whose last commit
-/// saved it opens at once after a kill.
+/// Which commits save the state of redb's allocator. redb calls this quick repair. If the last
+/// commit saved the state, the file opens at once after a kill.
 #[derive(Debug, Clone, Copy)]
-enum Policy {
+enum QuickRepair {
     Never,
     Every(u64),
 }
 
 struct Redb {
     database: Database,
-    policy: Policy,
+    quick_repair: QuickRepair,
     commits: u64,
 }
 
 impl Redb {
-    fn new(backend: impl StorageBackend, policy: Policy) -> Outcome<Redb> {
+    fn new(backend: impl StorageBackend, quick_repair: QuickRepair) -> Outcome<Redb> {
         let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)?;
-        Ok(Redb { database, policy, commits: 0 })
+        Ok(Redb { database, quick_repair, commits: 0 })
     }
 
     fn commit(&mut self, mut group: Group) -> Outcome<()> {
         group.sort();
         self.commits += 1;
         let mut transaction = self.database.begin_write()?;
-        if let Policy::Every(nth) = self.policy {
+        if let QuickRepair::Every(nth) = self.quick_repair {
             transaction.set_quick_repair(self.commits.is_multiple_of(nth));
         }
         {
@@ -209,7 +213,7 @@ impl Redb {
 fn measure_disk(
     directory: &Path,
     order: Order,
-    policy: Policy,
+    quick_repair: QuickRepair,
     documents: u64,
     time: Duration,
 ) -> Outcome<()> {
@@ -219,20 +223,22 @@ fn measure_disk(
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         Ok(FileBackend::new(file)?)
     };
-    let mut redb = Redb::new(open(&path)?, policy)?;
+    let mut redb = Redb::new(open(&path)?, quick_repair)?;
     let mut workload = Workload::new(order);
     while workload.documents < documents {
         redb.commit(workload.group(2000))?;
     }
-    for size in GROUPS {
-        measure(&format!("quick repair {policy:?}"), size, time, &mut workload, |group| redb.commit(group))?;
+    for size in GROUP_SIZES {
+        measure(&format!("quick repair {quick_repair:?}"), size, time, &mut workload, |group| {
+            redb.commit(group)
+        })?;
     }
     // The file as kill -9 would leave it.
     let killed = directory.join("killed.redb");
     fs::copy(&path, &killed)?;
     File::open(&killed)?.sync_all()?;
     let begin = Instant::now();
-    let reopened = Redb::new(open(&killed)?, policy)?;
+    let reopened = Redb::new(open(&killed)?, quick_repair)?;
     let megabytes = fs::metadata(&killed)?.len() >> 20;
     println!("    opened after a kill in {:.2?} at {megabytes} MB", begin.elapsed());
     drop((redb, reopened));
@@ -252,7 +258,7 @@ fn measure_disk_store(
     while workload.documents < documents {
         commit_to(&store, workload.group(2000))?;
     }
-    for size in GROUPS {
+    for size in GROUP_SIZES {
         measure("disk store", size, time, &mut workload, |group| commit_to(&store, group))?;
     }
     measure_reads(&store)?;
@@ -290,8 +296,8 @@ fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
         let file = File::options().read(true).write(true).create_new(true).open(directory.join(name))?;
         Ok(FileBackend::new(file)?)
     };
-    let mut never = Redb::new(open("never.redb")?, Policy::Never)?;
-    let mut always = Redb::new(open("always.redb")?, Policy::Every(1))?;
+    let mut never = Redb::new(open("never.redb")?, QuickRepair::Never)?;
+    let mut always = Redb::new(open("always.redb")?, QuickRepair::Every(1))?;
     let mut commit_in_turn = |group: Group| -> Outcome<[Duration; 3]> {
         let begin = Instant::now();
         never.commit(group.clone())?;
@@ -305,13 +311,13 @@ fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
     while workload.documents < documents {
         commit_in_turn(workload.group(2000))?;
     }
-    for size in GROUPS {
+    for size in GROUP_SIZES {
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             rounds.push(commit_in_turn(workload.group(size))?);
         }
-        let median = |store: usize| {
-            let mut each: Vec<Duration> = rounds.iter().map(|round| round[store]).collect();
+        let median = |index: usize| {
+            let mut each: Vec<Duration> = rounds.iter().map(|round| round[index]).collect();
             each.sort();
             each[ROUNDS / 2]
         };
@@ -331,25 +337,25 @@ fn commit_to(store: &dyn Store, group: Group) -> Outcome<()> {
 // In memory.
 
 fn measure_memory(time: Duration) -> Outcome<()> {
-    for size in GROUPS {
+    for size in GROUP_SIZES {
         let map = RwLock::new(BTreeMap::new());
         measure("BTreeMap and a lock", size, time, &mut Workload::new(Order::Engine), |group| {
             map.write().map_err(|_| "poisoned")?.extend(group);
             Ok(())
         })?;
     }
-    for size in GROUPS {
-        let mut redb = Redb::new(InMemoryBackend::new(), Policy::Never)?;
+    for size in GROUP_SIZES {
+        let mut redb = Redb::new(InMemoryBackend::new(), QuickRepair::Never)?;
         let mut workload = Workload::new(Order::Engine);
         measure("redb in memory", size, time, &mut workload, |group| redb.commit(group))?;
     }
-    for size in GROUPS {
+    for size in GROUP_SIZES {
         let store = MemoryStore::new();
         let mut workload = Workload::new(Order::Engine);
         measure("memory store", size, time, &mut workload, |group| commit_to(&store, group))?;
         measure_reads(&store)?;
     }
-    for size in GROUPS {
+    for size in GROUP_SIZES {
         let store = MemoryStore::new();
         let mut workload = Workload::new(Order::Engine);
         // The worst case for a writer: a new snapshot between any two commits.

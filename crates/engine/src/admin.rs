@@ -3,8 +3,8 @@
 //!
 //! Each command writes its records and puts a new catalog into the transaction.
 //! The writer publishes that catalog when the records are durable. Scripts, users and
-//! permissions are not part of the catalog, so the commands on them only write records. In names,
-//! `access` means users and permissions.
+//! permissions are not part of the catalog, so the commands on them only write records and
+//! counters. In names, `access` means users and permissions.
 
 mod containers;
 mod copy_catalog;

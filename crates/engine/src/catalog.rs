@@ -78,9 +78,9 @@ impl Catalog {
         })
     }
 
-    /// Whether a path with this database consists of `_rid`s: the text is the `_rid` of a
-    /// database, and not a name. As in the service the database decides for the whole path,
-    /// so that an id that looks like a `_rid` is still an id.
+    /// Whether a path that begins with this database consists of `_rid`s. It does if `database` is
+    /// the `_rid` of a database and not the name of one. As in the service, the database decides for
+    /// the whole path. So an id that looks like a `_rid` is still an id.
     pub fn is_rid_path(&self, database: &str) -> bool {
         !self.databases.contains_key(database) && self.database(database).is_some()
     }

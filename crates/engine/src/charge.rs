@@ -9,7 +9,7 @@
 //! derives the constants. A test of the server compares the model with every recorded
 //! charge.
 //!
-//! All constants and results of this module are in request units.
+//! All constants and results of this module are in request units, unless a name says bytes.
 
 /// A point read of up to one kilobyte.
 const READ: f64 = 1.0;
@@ -53,7 +53,7 @@ pub const METADATA_DELETE: f64 = 4.95;
 pub const SCRIPT_WRITE: f64 = 4.95;
 /// A page of a list of resources.
 pub const FEED: f64 = 2.0;
-/// A page of the change feed, before its documents.
+/// A page of the change feed, without the charge of its documents.
 pub const CHANGE_FEED: f64 = 1.0;
 
 /// The kilobytes beyond the first, as a fraction; 0 for up to one kilobyte.
@@ -115,7 +115,7 @@ pub struct QueryWork {
 
 /// A page of a query without FROM.
 const QUERY_CONSTANT: f64 = 2.25;
-/// A page of any other query, before its rows.
+/// A page of any other query, without the charge of its rows and of the documents that it read.
 const QUERY: f64 = 2.79;
 /// Added for each row.
 const QUERY_PER_ROW: f64 = 0.0105;

@@ -91,6 +91,7 @@ struct ContainerCheck<'a> {
     unique_keys: u64,
     /// Whether the account has several regions.
     has_regions: bool,
+    /// The greatest `_rid` counter of the documents.
     rid_max: u64,
     /// The LSN of the last document in each physical partition.
     lsns: BTreeMap<u32, u64>,
@@ -196,9 +197,10 @@ impl<'a> ContainerCheck<'a> {
         self.check_unique_keys(&target, &id, rid, &document, &value)
     }
 
-    /// Looks up the unique keys of a document. Another document can own them: an expired document
-    /// loses them to its successor, and two regions can write the same values. When the other document
-    /// is deleted, nobody owns them.
+    /// Looks up the unique keys of a document. Another document can own them: a new document takes
+    /// them from an expired one, and two regions can write the same values. When the other document is
+    /// deleted, no document owns them. So a missing key is a problem only if the document cannot
+    /// expire and the account has one region.
     fn check_unique_keys(
         &mut self,
         target: &Target,
@@ -229,8 +231,8 @@ impl<'a> ContainerCheck<'a> {
         Some((id, Target::resolve(self.container, key).ok()?))
     }
 
-    /// The keys that must exist for a document, without its unique keys: a name for messages, the
-    /// key, and whether its value is the document's `_rid` counter.
+    /// The keys that must exist for a document, except its unique keys. Each comes with its name in
+    /// messages, and with whether its value is the document's `_rid` counter.
     fn expected_keys(
         &self,
         target: &Target,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A clock that returns the time since 1970: that of the operating system, or a virtual
-/// clock in simulations.
+/// A clock that returns the time since 1970: the clock of the operating system or, in
+/// simulations, a virtual clock.
 #[derive(Clone)]
 pub struct Clock {
     read: Arc<dyn Fn() -> Duration + Send + Sync>,

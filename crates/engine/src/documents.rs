@@ -13,7 +13,7 @@ mod stored;
 mod version_log;
 
 pub use self::apply::Applied;
-pub(crate) use self::apply::{applied_position, apply};
+pub(crate) use self::apply::{apply, decode_applied_up_to};
 pub(crate) use self::batch::perform as perform_batch;
 pub use self::batch::{Batch, BatchOperation, BatchOutcome, BatchScope, OPERATIONS_MAX};
 pub use self::body::NewBody;

@@ -52,7 +52,8 @@ pub struct Engine {
 pub enum Health {
     /// The store takes writes.
     Ok,
-    /// The disk had no room for the last commit. Maintenance tries again every second.
+    /// The disk had no room for the last commit. A later commit may succeed. Each call of
+    /// [`Engine::maintain`] tries a small one.
     Full,
     /// A commit or a checkpoint failed. The store takes no writes until it is opened again. The
     /// text says what failed.
@@ -181,7 +182,7 @@ impl Engine {
             let is_last = preparations == PREPARATIONS_MAX;
             let written = self.write_documents(container, move |transaction, container, gate| {
                 prepared.give_to(transaction);
-                // This region accepts writes of some ranges only.
+                // With exceptions, this region accepts the writes of some ranges only.
                 if gate.has_exceptions() {
                     gate.check_range(container, batch.range(container)?)?;
                 }

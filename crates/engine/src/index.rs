@@ -3,14 +3,14 @@
 //! The service by default indexes every path of every document. This engine builds
 //! fewer indexes: the composite indexes that the indexing policy declares, and any
 //! other shape once a query had to read many documents for few results. Such a shape has the
-//! paths of the query's equalities. After them come its ORDER BY keys or, without ORDER BY, the
-//! paths of one IN list and of one range. So a write pays only for the shapes that are
-//! declared or queried. Index entries are in the same store as the documents and change
-//! in the same commit, so a snapshot is always consistent.
+//! paths of the query's equalities, then the query's ORDER BY keys. Without ORDER BY, it has the
+//! paths of one IN list and of one range instead of these keys. So a write pays only for the
+//! shapes that are declared or queried. Index entries are in the same store as the documents and
+//! change in the same commit, so a snapshot is always consistent.
 //!
 //! A key holds only the beginning of a long string (`encoding`). So documents with different strings
 //! can have equal keys. A query evaluates its conditions on each document that an index selects, and
-//! sorts such documents by the whole strings.
+//! sorts documents with equal keys by the whole strings.
 //!
 //! A query uses only an index that is ready. While an index is not ready, writes maintain
 //! it, and maintenance adds the entries of older documents. Both may write the same entry.
@@ -47,8 +47,8 @@ pub(crate) struct IndexDefinition {
 }
 
 /// When a query last used an index, in seconds since 1970; 0 if none did since the store was
-/// opened. All versions of a definition share one `LastUse`. It is not part of the definition, so
-/// all values are equal.
+/// opened. All versions of a definition share one `LastUse`. It does not count in the comparison of
+/// two definitions, so all values compare as equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastUse(Arc<AtomicU64>);
 

@@ -256,8 +256,9 @@ pub(crate) fn logged_version(
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
-/// The range that made a change, from the ordinal of the change. The ranges of a split share the keys
-/// of a segment and count their LSNs separately, so the range is a part of the ordinal.
+/// The range in which a change was made: the upper 32 bits of the change's ordinal. The children of a
+/// split share the keys of a segment, but each child counts its own LSNs. So without the range two
+/// changes could have the same key.
 pub(crate) fn range_of_ordinal(ordinal: u64) -> RangeId {
     (ordinal >> 32) as RangeId
 }
@@ -288,8 +289,8 @@ pub(crate) fn unique_key_prefix(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::UniqueKey).u32(container).done()
 }
 
-/// The prefixes of the keys that layout 1 had, and that no key of today has: ids, partition
-/// members and unique keys by the hash of the partition key.
+/// The prefixes that only keys of layout 1 have: ids, partition members and unique keys, all by the
+/// hash of the partition key.
 pub(crate) fn prefixes_of_layout_1() -> [Vec<u8>; 3] {
     [vec![0x11], vec![0x12], vec![UNIQUE_KEY_OF_LAYOUT_1]]
 }
@@ -357,7 +358,7 @@ pub(crate) fn named_value(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::NamedValue).bytes(name.as_bytes()).done()
 }
 
-/// The LSN up to which the versions that a range logged were removed.
+/// The LSN up to which the logged versions of a range were removed.
 pub(crate) fn pruned_versions(container: ContainerNumber, range: RangeId) -> Vec<u8> {
     named_value(&format!("{}range/{range}", pruned_versions_name(container)))
 }
@@ -368,8 +369,8 @@ pub(crate) fn pruned_versions_of_segment(container: ContainerNumber, segment: Se
     named_value(&format!("{}{segment}", pruned_versions_name(container)))
 }
 
-/// The beginning of the names in [`pruned_versions`] and [`pruned_versions_of_segment`]. It ends with a slash, so it is not the
-/// beginning of another container's names.
+/// The beginning of the names in [`pruned_versions`] and [`pruned_versions_of_segment`]. It ends with
+/// a slash, so it is not the beginning of another container's names.
 fn pruned_versions_name(container: ContainerNumber) -> String {
     format!("pruned-versions/{container}/")
 }

@@ -1,6 +1,6 @@
 //! The layout of the keys in a store, and the upgrade of a store with an earlier layout.
 //!
-//! The account's record says the layout; a record without a layout has layout 1. In layout 1 the
+//! The account's record holds the number of the layout; no number means layout 1. In layout 1 the
 //! name of a logical partition was the hash of its key, so two keys with the same hash had one
 //! partition. In layout 2 the name is the key itself (`keys/logical_partition.rs`). Every kind of
 //! key that contains the name of a partition has another first byte than in layout 1. In layout 3
@@ -10,11 +10,11 @@
 //! size. It first marks the indexes that have to be filled again as not ready, so that no query uses
 //! them: all indexes of layout 1, and those of layout 2 with a long key. Then it removes their
 //! entries, adds the keys of layout 2 to a store of layout 1, and in one commit sets the layout.
-//! Maintenance fills the indexes again. Nothing uses the new keys before that commit, so an
-//! interrupted upgrade begins again: an index that it has marked is not ready, and is emptied again.
-//! The old keys are removed last. If the process ends before they are all removed, the next start
-//! removes the rest. Tombstones are not upgraded, because they do not contain the partition key. They
-//! have no effect, and are removed when they are old enough.
+//! Maintenance fills the indexes again. Until that commit the store has its earlier layout, so an
+//! interrupted upgrade begins again; an index that was already marked is emptied again. The old keys
+//! are removed last. If the process ends before they are all removed, the next start removes the
+//! rest. Tombstones are not upgraded, because they do not contain the partition key. They have no
+//! effect, and are removed when they are old enough.
 
 use std::ops::ControlFlow;
 
@@ -83,9 +83,10 @@ pub(crate) fn stored_layout(view: &dyn View) -> Result<Option<i64>, StoreError> 
     })
 }
 
-/// A container of a store with this layout. The indexes that the current layout has to fill again are
-/// marked as not ready: all indexes of layout 1, whose keys contain the old names of partitions, and
-/// those of layout 2 with a key that may hold a long string. The other keys are the same in layout 3.
+/// A copy of a container from a store with this layout. In the copy, indexes whose keys differ in the
+/// current layout are marked as not ready, so that they are filled again: all indexes of layout 1,
+/// whose keys contain the old names of partitions, and indexes of layout 2 with a key that may hold a
+/// long string.
 pub(crate) fn with_usable_indexes(
     view: &dyn View,
     container: &Container,
@@ -149,8 +150,8 @@ fn next_documents(view: &dyn View, range: &OwnedKeyRange) -> Result<Vec<(Vec<u8>
     Ok(documents)
 }
 
-/// Adds the keys of one document. A record that cannot be read has no keys: no request
-/// could reach it before, either.
+/// Adds the keys of one document. A record that cannot be read gets no keys, because requests
+/// could not reach it in layout 1 either.
 fn add_keys(
     view: &dyn View,
     container: &Container,
@@ -196,6 +197,8 @@ fn remove_prefix(store: &dyn Store, prefix: &[u8]) -> Result<(), StoreError> {
     }
 }
 
+/// Commits the writes. A store accepts only one write of each key, so of several writes of one key only
+/// the first is committed.
 fn commit(store: &dyn Store, writes: &Writes) -> Result<(), StoreError> {
     if writes.is_empty() {
         return Ok(());

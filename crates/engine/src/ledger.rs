@@ -40,7 +40,7 @@ const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// About a hundred transactions per second for a day, if each has one operation.
 const ENTRIES_MAX: u64 = 10_000_000;
 /// About 400 bytes for each of [`ENTRIES_MAX`] entries. A record has about 160 bytes, and 180 more
-/// for each operation: transactions of ten operations fill the room at 25 per second.
+/// for each operation. So 25 transactions of ten operations per second reach this limit in a day.
 const BYTES_MAX: u64 = 4 << 30;
 /// Aborted transactions may use each limit of the ledger divided by this number: one half of it.
 const ABORTED_SHARE: u64 = 2;

@@ -3,7 +3,7 @@
 //! The service gives a page 5 seconds. Then it answers with the rows that it has found, even if
 //! there are none, and a continuation. Here a page also ends early if the owner of the engine says
 //! so, because other reads wait for their turn. Every page reads at least one entry, so that a
-//! query ends however short its pages are.
+//! query makes progress however short its pages are.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,8 +26,8 @@ const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 const TIME_WITH_WAITS_MAX: Duration = Duration::from_secs(120);
 
 /// One wait counts as at most this time. The longest wait in the server is 35 s: 30 s for a long
-/// turn and 5 s for a processor (`long_reads`). A much longer wait only means that the clock was
-/// set forward during the wait.
+/// turn and 5 s for a processor (`long_reads` in the server). A much longer wait only means that the
+/// clock was set forward during the wait.
 const WAIT_COUNTED_MAX: Duration = Duration::from_secs(40);
 
 /// The most bytes of a page, as in the service.

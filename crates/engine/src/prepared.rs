@@ -26,8 +26,8 @@ pub(crate) struct DocumentVersion {
 pub(crate) struct KnownDocument {
     pub(crate) version: DocumentVersion,
     pub(crate) value: Value,
-    /// The values of the document's unique keys, one for each constraint; `None` if they are not
-    /// known.
+    /// The values of the document's unique keys, one element for each constraint; `None` if they are
+    /// not known. An element is `None` if its constraint is on a system member.
     pub(crate) unique_values: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -42,7 +42,8 @@ impl PreparedDocuments {
         self.documents.insert((container, document.version.rid), Arc::new(document));
     }
 
-    /// A version of the document with this `_rid` counter.
+    /// The parsed version of the document with this `_rid` counter. It may be older than the current
+    /// version.
     pub(crate) fn document(&self, container: ContainerNumber, rid: u64) -> Option<&Arc<KnownDocument>> {
         self.documents.get(&(container, rid))
     }

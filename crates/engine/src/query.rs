@@ -178,8 +178,8 @@ pub(crate) fn execute(
 /// Then the index is worth its cost in every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
-/// The missing index of the plan, if too many documents gave no row. The index for later pages is
-/// missing only if there is a next page.
+/// The missing index of the plan, if too many documents gave no row. A missing index that only later
+/// pages would use is reported only if there is a next page.
 fn missing_index(plan: &access::Plan, documents: u64, rows: u64, has_next: bool) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
     let of_window = || plan.window.as_ref().filter(|_| has_next)?.index.as_ref().err().cloned();

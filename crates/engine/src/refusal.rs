@@ -19,7 +19,7 @@ pub struct Refusal {
     pub sub_status: Option<u32>,
     /// The layer of the service that refuses.
     pub layer: Layer,
-    /// A sentence. If the service has a sentence for this case, it is the same. For query errors
+    /// A sentence: the service's own sentence, if the service has one for this case. For query errors
     /// the message is the JSON that the body embeds.
     pub message: String,
     /// Request units.
@@ -65,7 +65,7 @@ const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
 
-/// The least ceiling of an autoscale throughput.
+/// The least ceiling of an autoscale throughput, in request units per second.
 pub(crate) const AUTOSCALE_MIN: u64 = 1_000;
 
 /// How long a client should wait when the disk is full.
@@ -229,7 +229,7 @@ impl Refusal {
         Refusal::new(
             status::SERVICE_UNAVAILABLE,
             Layer::BackendUncharged,
-            "Another region has not applied the writes of this one for too long; heal its replication and try again.",
+            "Another region has not applied the writes of this region for too long; heal its replication and try again.",
         )
     }
 
@@ -248,7 +248,7 @@ impl Refusal {
             Layer::Backend,
             "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
         )
-        // The recorded charge of a throttled request.
+        // The charge of a throttled request, as recorded from the service.
         .with_charge(0.38);
         refusal.retry_after_ms = Some(retry_after_ms);
         refusal

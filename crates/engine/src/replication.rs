@@ -51,8 +51,8 @@ pub struct Role {
     pub removes_expired: bool,
     /// Ranges for which the region does the opposite. If `accepts_writes`, the region refuses
     /// writes of these ranges and does not remove their expired documents. Otherwise it accepts
-    /// writes of these ranges and removes their expired documents. After a split, the children of a
-    /// range count as the range.
+    /// writes of these ranges and removes their expired documents. An exception for a range that
+    /// is split later covers the children of the range, too.
     pub exceptions: Vec<RangeKey>,
 }
 

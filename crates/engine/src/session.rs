@@ -49,8 +49,9 @@ fn has_applied(container: &Container, state: &ContainerState, range: RangeId, pr
     })
 }
 
-/// Whether an LSN may belong to this container. All containers have different LSNs. The LSNs up to
-/// 1 stand for no writes.
+/// Whether an LSN may belong to this container. A new container begins above the LSNs of all
+/// earlier containers, so a lower LSN belongs to an earlier container. The LSNs up to 1 stand for no
+/// writes.
 fn is_own(container: &Container, lsn: u64) -> bool {
     lsn >= container.lsn_first || lsn <= 1
 }

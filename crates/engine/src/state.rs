@@ -29,10 +29,12 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
     /// The counter in the next document's `_rid`. With several regions the number of
-    /// the region is appended to the counter as the lowest bits. Scripts take a counter too.
+    /// the region is appended to the counter as the lowest bits. A write of a script takes a
+    /// number, too.
     pub rid_next: u64,
     /// The counter in the next etag of a document. With several regions the number of
-    /// the region is appended to the counter as the lowest bits. Scripts take a counter too.
+    /// the region is appended to the counter as the lowest bits. A write of a script takes a
+    /// number, too.
     pub etag_next: u64,
     /// The counters of each physical partition.
     pub ranges: Vec<RangeState>,
@@ -107,7 +109,7 @@ const HEAD_BYTES: usize = 16;
 const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
-    /// The counters of a new container. `lsn_first` is the LSN of its ranges.
+    /// The counters of a new container. `lsn_first` is the LSN of its ranges before the first write.
     pub(crate) fn new(
         ranges: impl Iterator<Item = RangeId>,
         replica: Option<Replica>,

@@ -81,8 +81,8 @@ pub struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
-    /// Whether no key can be in the range. A store treats a range whose lower bound is above
-    /// its upper bound as empty, where the maps underneath would panic.
+    /// Whether no key can be in the range, for example because its lower bound is above its upper
+    /// bound. Stores check this before a scan, because their maps may panic for such bounds.
     fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

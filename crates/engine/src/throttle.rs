@@ -41,13 +41,13 @@ pub(crate) struct Throttle {
 /// clients wait for minutes.
 const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
-/// A time that is earlier than the one before by at most this comes from a request that was overtaken.
-/// A greater difference is a clock that was set back.
+/// A `now` that is at most this much before the latest `now` belongs to a request that another
+/// request overtook. A greater difference means that the clock was set back.
 const CLOCK_STEP_MIN: Duration = Duration::from_secs(1);
 
 impl Throttle {
     /// Admits a request, or refuses it with a time to wait. `now` is the time since any
-    /// fixed moment. A `now` before an earlier one adds no units.
+    /// fixed moment. A `now` that is before the `now` of an earlier request adds no units.
     pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
@@ -116,8 +116,8 @@ mod tests {
         assert!(throttle.admit(bucket, 1000.0, at(12)).is_ok());
     }
 
-    /// Story of a bug: a request with an earlier time than the request before it moved the refill back,
-    /// so the next refill added the units between the two once more.
+    /// Story of a bug: a request with an earlier time than the request before it moved `refilled_at`
+    /// back, so the next refill added the units of the time between the two requests a second time.
     #[test]
     fn a_request_with_an_earlier_time_adds_no_units() {
         let (throttle, bucket) = (Throttle::default(), Bucket::Database(1));

@@ -26,7 +26,7 @@ use crate::storage::{Direction, StoreError, View, Write};
 /// Writes by key: the new value, or `None` for a removal.
 type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 
-/// The most work of the conditions of patches that the writer evaluates in one job, in units of
+/// The most work that the writer does in one job to evaluate the conditions of patches, in units of
 /// about 100 ns: about half a millisecond. All other writes wait for this work.
 const WRITER_CONDITION_WORK_MAX: u64 = 5_000;
 
@@ -85,7 +85,8 @@ impl<'v> Transaction<'v> {
     }
 
     /// Counts the bytes of a document that the running job is about to parse. Refuses the job if
-    /// it has to parse too many: then its documents have changed since they were parsed.
+    /// the bytes exceed the limit that [`Transaction::use_prepared`] set. In that case documents of
+    /// the job have changed since they were parsed.
     pub(crate) fn spend_parsing(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.parsed_bytes_left = self.parsed_bytes_left.checked_sub(bytes).ok_or_else(|| {
             Refusal::new(
@@ -229,7 +230,7 @@ impl<'v> Transaction<'v> {
         let catalog = Arc::clone(&self.catalog);
         self.layers.push(Overlay::new());
         let outcome = part(self);
-        debug_assert_eq!(self.layers.len(), depth + 1, "attempts nest");
+        debug_assert_eq!(self.layers.len(), depth + 1, "an attempt within this one has not ended");
         let written = self.layers.split_off(depth);
         match &outcome {
             Ok(_) => self.top().extend(written.into_iter().flatten()),
@@ -271,8 +272,9 @@ mod tests {
     use super::*;
     use crate::storage::{MemoryStore, Store};
 
+    /// The transaction sees nine stored entries of 100 bytes and two entries that it wrote itself.
     #[test]
-    fn entries_end_when_their_values_have_enough_bytes() {
+    fn entries_and_counts_stop_at_their_limits() {
         let store = MemoryStore::new();
         let stored: Vec<Vec<u8>> = (0..9u8).map(|n| vec![1, n]).collect();
         let value = [0; 100];

@@ -63,7 +63,7 @@ impl fmt::Display for Failure {
         writeln!(f, "input: {}", String::from_utf8_lossy(input).escape_debug())?;
         write!(
             f,
-            "again: cargo xtask fuzz --target {} --seed {seed} --from {number} --inputs 1",
+            "run it again: cargo xtask fuzz --target {} --seed {seed} --from {number} --inputs 1",
             target.name()
         )
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The input that is running, for the watchdog.
+/// When the running input began, and its number; for the watchdog in [`fuzz`].
 type Running = Arc<Mutex<Option<(Instant, u64)>>>;
 
 /// Runs the plan. Returns the number of inputs, or the first failure.

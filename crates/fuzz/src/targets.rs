@@ -33,7 +33,7 @@ pub enum Target {
     Files,
 }
 
-/// A function that runs one input. It panics if something does not hold.
+/// A function that runs one input. It panics if a property does not hold.
 pub(crate) type Subject = Box<dyn FnMut(&[u8])>;
 
 impl Target {

@@ -9,7 +9,7 @@ const DAYS_PER_ERA: i64 = 146_097;
 
 /// Days since 1970-01-01 of an existing date. Years are counted from March, so
 /// that the leap day is the last day of its year and the number of days before
-/// a month is a linear function.
+/// a month is a linear function: five months from March have 153 days.
 pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year_from_march = if month <= 2 { year - 1 } else { year };
     let era = year_from_march.div_euclid(400);
@@ -24,6 +24,7 @@ pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 pub fn date_of(days_since_1970: i64) -> (i64, i64, i64) {
     let days = days_since_1970 + DAYS_FROM_MARCH_0_TO_1970;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
+    // The divisors are the days of 4, 100 and 400 years, each without a leap day at the end.
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / (DAYS_PER_ERA - 1)) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_matches_every_etag() {
+    fn a_star_or_the_etag_matches_with_or_without_quotes() {
         assert!(matches("*", "\"x\""));
         assert!(matches("\"x\"", "\"x\""));
         assert!(matches("x", "\"x\""));

@@ -72,7 +72,7 @@ impl Metric {
     }
 
     /// Adds a histogram. Each item of `buckets` is the upper bound of a bucket and the number of
-    /// values in this bucket alone. `sum` is the sum of all values.
+    /// values in this bucket alone. No value is above the last bound. `sum` is the sum of all values.
     pub fn histogram(
         &mut self,
         labels: Labels<'_>,

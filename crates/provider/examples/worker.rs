@@ -1,5 +1,5 @@
-//! A worker that runs until Ctrl-C, for the journey in README.md ("The first workflow"): the program
-//! that `perihelion new` writes. `COSMOS_ENDPOINT` and `COSMOS_KEY` name the account; without them it is
+//! A worker that runs until Ctrl-C: the program that `perihelion new` writes. README.md uses it ("The
+//! first workflow"). `COSMOS_ENDPOINT` and `COSMOS_KEY` name the account. Without them the account is
 //! the server of `perihelion dev` on this machine.
 //!
 //! `cargo run -p duroxide-cdb --example worker`

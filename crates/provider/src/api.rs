@@ -1,5 +1,6 @@
 //! The public surface: the provider with its builder, the provider's implementations of
-//! duroxide's traits, and the client of the published crate (`duroxide-cdb` 0.1.10).
+//! duroxide's traits, its methods for tools (`inspect`), and the client of the published crate
+//! (`duroxide-cdb` 0.1.10).
 
 mod admin;
 pub(crate) mod builder;

@@ -3,8 +3,8 @@
 //! The partition key is the instance id at `/instanceId`. Document ids never contain
 //! text from users: users choose instance ids freely, and the service allows only
 //! some characters in a document id. System documents (sessions, deletions, heartbeats) have
-//! numeric partition keys. Instance ids are strings, so the two never share a
-//! partition. Two more documents are defined in `store`: the marker of a migration
+//! numeric partition keys. Instance ids are strings, so a system document never shares a
+//! partition with an instance. Two more documents are defined in `store`: the marker of a migration
 //! (`migration_marker`) and the layout version (`layout_version`).
 
 mod cost;

@@ -48,8 +48,8 @@
 //!
 //! # Features
 //!
-//! - `embedded` (default): the engine in this process. Without it the crate is
-//!   a client only.
+//! - `embedded` (default): the engine in this process. Without it, the crate only connects to
+//!   accounts.
 //! - `azure-core`: `Credential::azure` takes a credential of `azure_identity`.
 //! - `provider-test`: duroxide's validations, for tests.
 //!

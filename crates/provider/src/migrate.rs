@@ -199,7 +199,7 @@ impl Migration {
     ) -> Result<MigrationReport, Failure> {
         let source = self.open_source().await?;
         if self.check_target().await? == TargetState::Done {
-            return Ok(done());
+            return Ok(already_done());
         }
         if self.is_dry_run {
             return self.copy(&source, None, on_progress).await;
@@ -221,7 +221,7 @@ impl Migration {
     ) -> Result<MigrationReport, Failure> {
         let container = &target.store.container;
         let marker = match self.find_marker(container).await? {
-            Some(marker) if marker.is_done() => return Ok(done()),
+            Some(marker) if marker.is_done() => return Ok(already_done()),
             Some(marker) => marker,
             None => self.write_marker(container).await?,
         };
@@ -270,7 +270,7 @@ impl Migration {
         let deadline = Instant::now() + RETRY_FOR;
         let container = match retry_while(deadline, Failure::is_service_fault, open).await {
             Ok(store) => store.container,
-            Err(Failure::NotFoundContainer(_)) => return Ok(TargetState::Open),
+            Err(Failure::NotFoundContainer(_)) => return Ok(TargetState::Fillable),
             Err(failure) => return Err(failure),
         };
         match self.find_marker(&container).await? {
@@ -278,7 +278,7 @@ impl Migration {
             Some(_) => {}
             None => self.check_empty(&container).await?,
         }
-        Ok(TargetState::Open)
+        Ok(TargetState::Fillable)
     }
 
     /// The marker of the target. Fails if the target belongs to another migration.
@@ -332,8 +332,8 @@ impl Migration {
             .with_parameter("@now", self.clock.now_ms())
             .with_max_items(1);
         // The second check, after the copy, also finds writes that came during the copy.
-        let was_written = "was written to within the last minute, or since the migration began";
-        for (query, what) in [(written, was_written), (locked, "is locked")] {
+        let written_recently = "was written to within the last minute, or since the migration began";
+        for (query, what) in [(written, written_recently), (locked, "is locked")] {
             if let Some(instance) = source.query::<String>(query).first().await? {
                 return Err(refused(format!(
                     "{} is in use: its instance {instance:?} {what}. Stop the programs that use it, wait a \
@@ -386,17 +386,17 @@ impl Migration {
     }
 }
 
-/// Whether the target can be filled. A target that cannot be filled is an error, not a state.
+/// What `check_target` found. A target that must not be used has no state: it is an error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TargetState {
-    /// It is missing, empty, or was filled in part by an earlier run.
-    Open,
+    /// The target is missing or empty, or an earlier run has filled a part of it.
+    Fillable,
     /// An earlier run has filled it.
     Done,
 }
 
 /// The report of a run that copies nothing, because an earlier run has copied everything.
-fn done() -> MigrationReport {
+fn already_done() -> MigrationReport {
     MigrationReport { was_done: true, ..MigrationReport::default() }
 }
 

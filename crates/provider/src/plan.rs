@@ -258,8 +258,8 @@ fn turn_in_layout(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Res
     Ok(plan)
 }
 
-/// References to parts that the current state or past execution has and the planned
-/// documents do not.
+/// The parts that nothing refers to after the commit: the current state or past execution refers to
+/// them, and the planned documents do not.
 fn unreferenced_parts(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
     let mut before: BTreeSet<&PartsRef> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
@@ -298,8 +298,8 @@ fn update_custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// Removes the lock, and consumes the messages that were taken with it. Adds the messages that must
-/// not be delivered twice to the dedup record. The parts of the messages become garbage. If
+/// Removes the lock, and consumes the messages that were taken with it. Adds to the dedup record
+/// those messages that must not be delivered twice. The parts of the messages become garbage. If
 /// there are more messages than the commit can delete, the last completions are deleted later.
 fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {

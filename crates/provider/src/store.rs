@@ -78,7 +78,8 @@ fn check_account(client: &Client) -> Result<(), Objection> {
 pub(crate) struct Opening {
     /// Whether a container with an unfinished migration is allowed.
     pub(crate) is_migrating: bool,
-    /// Whether a missing container is an error, and the container's settings stay as they are.
+    /// Whether a tool opens the container. Then a missing container is an error, and the settings of
+    /// the container are not changed.
     pub(crate) is_tool: bool,
     /// The newest layout version that the process can read.
     pub(crate) readable_version: u32,
@@ -255,9 +256,9 @@ impl Store {
         self.written_etag(instance, id, value, &written).await
     }
 
-    /// Sets members of a document of an instance if the document has this etag, and removes
-    /// those that are `None`. Keeps all other members, also those that this version does not
-    /// know. Returns the new etag.
+    /// Changes a document of an instance if the document has this etag: sets these members, and
+    /// removes the members whose value is `None`. Keeps all other members, also those that this
+    /// version does not know. Returns the new etag.
     pub(crate) async fn set_members(
         &self,
         instance: &str,

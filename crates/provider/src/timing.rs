@@ -22,9 +22,9 @@ pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
 /// How long a dedup record remembers an enqueuing process after its last message.
 pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Up to this age of messages, the process that wrote them may claim them without reading
-/// the state. Another process may have taken over older messages, so the state is read
-/// first: it shows the lock of that process. A process that is alone does not check the age.
+/// Up to this age, a process may claim messages that it wrote without reading the state. Another
+/// process may have taken over older messages. So before older messages are claimed, the state is
+/// read: it shows the lock of the other process. A process that is alone does not check the age.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
 /// The age at which the owner of a slice takes over work that another process created. The

@@ -216,7 +216,7 @@ impl Total {
         Some(())
     }
 
-    /// Returns `None` when there are too many values.
+    /// Adds the sum and the count of `other`. Returns `None` when the count overflows.
     fn merge(&mut self, other: &Total) -> Option<()> {
         self.count = self.count.checked_add(other.count)?;
         match self.whole.checked_add(other.whole) {

@@ -42,7 +42,7 @@ pub(crate) struct Bound {
     /// aggregate. Only such a statement can compute infinity or NaN, which JSON cannot
     /// represent.
     pub(crate) can_compute_non_finite: bool,
-    /// The constant patterns of RegexMatch in the statement and its inner stages.
+    /// The number of constant patterns of RegexMatch in the statement and its inner stages.
     constant_patterns: usize,
     /// The bytes of the copies in the statement and its inner stages ([`COPIED_BYTES_MAX`]).
     copied_bytes: u64,
@@ -141,7 +141,7 @@ struct Binder<'q> {
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
     can_compute_non_finite: bool,
-    /// The constant patterns of RegexMatch so far, those of the inner stages included.
+    /// The number of constant patterns of RegexMatch so far, those of the inner stages included.
     constant_patterns: usize,
     /// The bytes of the copies so far, those of the inner stages included.
     copied_bytes: u64,
@@ -180,8 +180,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Counts the bytes of a copy that is about to be made. False, with one error for the whole
-    /// statement, if the copies take more than [`COPIED_BYTES_MAX`].
+    /// Counts the bytes of a copy that is about to be made. Returns false if the copies take more than
+    /// [`COPIED_BYTES_MAX`], and reports one error for the whole statement.
     fn may_copy(&mut self, bytes: u64, span: Span) -> bool {
         if self.copied_bytes > COPIED_BYTES_MAX {
             return false;
@@ -199,7 +199,8 @@ impl Binder<'_> {
         true
     }
 
-    /// A copy of the value of a parameter. Undefined if there are too many copies.
+    /// A copy of the value of a parameter. Undefined if the parameter has no value, or if the copies
+    /// take too many bytes.
     fn parameter(&mut self, name: &str, span: Span) -> Node {
         match self.parameters.get(name) {
             Some(value) if self.may_copy(size_in_memory(value), span) => Node::Constant(Some(value.clone())),

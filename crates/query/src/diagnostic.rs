@@ -2,8 +2,8 @@
 //!
 //! A diagnostic has the service's code, the service's message and a location
 //! in character offsets (end exclusive). Clients and people match on all
-//! three, so codes and messages are the service's own where they are known. Where they are not,
-//! for an exceeded limit (`SC3000`) and for most errors of ORDER BY RANK, they are ours.
+//! three, so we use the service's codes and messages where we know them. We do not know them for
+//! an exceeded limit (`SC3000`) and for most errors of ORDER BY RANK: there we use our own.
 
 use perihelion_model::json::{Number, Value, object};
 

@@ -5,7 +5,7 @@
 //! proportional to pattern length times text length. A regular-expression engine
 //! would not be faster, and patterns would have to be escaped for it.
 
-/// The comparisons of a character that cost one step.
+/// How many comparisons of a character with a part of a pattern cost one step.
 const COMPARISONS_PER_STEP: u64 = 8;
 
 /// A compiled pattern.

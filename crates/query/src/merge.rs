@@ -305,7 +305,7 @@ impl Merge {
         let is_inside =
             intervals.all(|interval| min <= interval.min.as_str() && interval.max.as_str() <= max);
         if !is_inside || contents.scope.as_ref().is_some_and(|scope| *scope != merge.scope) {
-            return Err(MergeError::InvalidToken("it is of a query over other keys"));
+            return Err(MergeError::InvalidToken("it belongs to a query over other keys"));
         }
         merge.container = contents.container;
         merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);

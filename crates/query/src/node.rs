@@ -1,9 +1,9 @@
 //! The bound tree of a statement, ready for evaluation.
 //!
-//! A name is a number of hops: how many frames the evaluation walks outwards to its
-//! value. Parameters are constants. Most expressions that have only constants are constants
-//! too (`bind::fold` has the exceptions). The tree does not refer to the text of the
-//! statement.
+//! A name of the statement becomes a number of hops: how many frames (`eval::Frame`) the
+//! evaluation walks outwards to the value of the name. Parameters are constants. Most
+//! expressions that have only constants are constants too (`bind::fold` has the exceptions).
+//! The tree does not refer to the text of the statement.
 
 use perihelion_model::json::Value;
 

@@ -48,6 +48,7 @@ fn compare_integer_to_double(a: i64, b: f64) -> Ordering {
         return Ordering::Greater;
     }
     let whole = b.trunc();
+    // `total_cmp` tells minus zero from zero; `+ 0.0` makes a minus zero a zero.
     a.cmp(&(whole as i64)).then_with(|| 0.0_f64.total_cmp(&(b - whole + 0.0)))
 }
 
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     /// Story of a bug: `0/0` is a negative NaN on x86-64. It was less than every double and greater
-    /// than every integer, so the comparison was no total order, and `c.x IN (0/0, 1, 2.5)` with some
+    /// than every integer, so the comparison was not a total order, and `c.x IN (0/0, 1, 2.5)` with some
     /// dozens of values panicked in the sort of its list.
     #[test]
     fn the_order_of_numbers_is_total_with_nan_of_both_signs_and_minus_zero() {

@@ -14,7 +14,7 @@ pub struct Parameters {
     /// Whether `embeddings` may lack a path of the container.
     may_lack_embeddings: bool,
     is_planar: bool,
-    /// The most constant patterns of RegexMatch; `None` for as many as a statement may have.
+    /// The most constant patterns of RegexMatch; `None` means `regex::CONSTANT_PATTERNS_MAX`.
     patterns_max: Option<usize>,
 }
 
@@ -128,9 +128,9 @@ impl Parameters {
         Parameters { embeddings, may_lack_embeddings: false, ..self }
     }
 
-    /// The same parameters for a container that has at least these vectors, and may have got
-    /// others since. A statement that sorts by the distance of another path is refused, because
-    /// the order depends on the distance function.
+    /// The same parameters for a container that has at least these vectors. Others may have been
+    /// added after the caller read the container. A statement that sorts by the distance of a path
+    /// that is not listed is refused, because the order depends on the distance function.
     #[must_use]
     pub fn with_known_embeddings(self, embeddings: Vec<VectorEmbedding>) -> Self {
         Parameters { embeddings, may_lack_embeddings: true, ..self }
@@ -142,7 +142,7 @@ impl Parameters {
         Parameters { patterns_max: Some(patterns_max), ..self }
     }
 
-    /// The most constant patterns of RegexMatch; `None` for as many as a statement may have.
+    /// The most constant patterns of RegexMatch; `None` means `regex::CONSTANT_PATTERNS_MAX`.
     pub(crate) fn patterns_max(&self) -> Option<usize> {
         self.patterns_max
     }

@@ -21,7 +21,8 @@ pub(crate) const QUERY_LENGTH_MAX: usize = 512 * 1024;
 /// The most joins in one statement (`maxJoinsPerSqlQuery`).
 pub(crate) const JOINS_MAX: usize = 10;
 
-/// How deep the parser may recurse; a subquery takes two levels.
+/// How deep the parser may recurse, so that no statement overflows the stack. A subquery takes
+/// two levels.
 const NESTING_MAX: u16 = 80;
 
 /// The result of parsing something.

@@ -32,7 +32,8 @@ pub fn evaluate_condition(text: &str, document: &Value, now: Now) -> Result<bool
 #[derive(Debug)]
 pub struct PatchCondition {
     program: Program,
-    /// The work of one step of the evaluation. A longer text has longer expressions.
+    /// The work of one step of the evaluation. It grows with the length of the condition's text,
+    /// because one step may evaluate an expression of any length.
     work_per_step: u64,
 }
 

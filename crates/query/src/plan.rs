@@ -54,8 +54,8 @@ pub struct QueryPlan {
     has_select_value: bool,
     /// Whether the partitions sort by a distance or a score.
     sorts_by_score: bool,
-    /// The alias of the count of distinct rows (see [`distinct_count`]). `Some("")` for VALUE, `None`
-    /// for a statement without such a count.
+    /// The alias of the count of distinct rows (see [`distinct_count`]). `Some("")` for SELECT VALUE,
+    /// `None` for a statement without such a count.
     distinct_count_alias: Option<String>,
     /// The plan of a statement with ORDER BY RANK, in place of everything above.
     hybrid: Option<HybridPlan>,
@@ -120,7 +120,8 @@ pub fn plan(
     partition_key_paths: &[&str],
 ) -> Result<QueryPlan, PlanError> {
     let select = &query.select;
-    // A plan does not depend on the time.
+    // A plan does not depend on the time: `possible_keys` excludes no key if the statement reads the
+    // clock.
     let bound = bind(&query.text, select, parameters, Now::from_unix_ticks(0)).map_err(PlanError::Invalid)?;
     let shape = ProjectionShape::of(select)?;
     let supported = features::Supported::new(supported_features);

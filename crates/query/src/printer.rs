@@ -48,6 +48,7 @@ pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
         out.push_str(separator);
         out.push_str("GROUP BY ");
         print_list(out, group_by);
+        // The service's normal form has this space even at the end of the statement.
         if layout == Layout::OneLine {
             out.push(' ');
         }

@@ -167,9 +167,9 @@ impl Program {
         self.inner().map_or(self, Program::innermost)
     }
 
-    /// The most bytes that the program takes beyond a multiple of its statement's text: the values of
-    /// parameters and the expressions of computed properties, which are copied wherever the
-    /// statement uses them.
+    /// The most bytes of the copies in the program: the value of a parameter and the expression of a
+    /// computed property at each place of their use, and the compiled constant patterns of LIKE. The
+    /// rest of the program takes memory in proportion to the statement's text.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
@@ -221,8 +221,8 @@ impl Program {
         self.inner.is_none() && sorts_by_elements(&self.select)
     }
 
-    /// The value of a document on which its row or its group depends, if the program has no filter and
-    /// it is one value at a fixed path. `None` when the program has an [inner](Program::inner) program.
+    /// The one value of a document on which its row or its group depends. `None` if that is not a single
+    /// value at a fixed path, or if the program has a filter or an [inner](Program::inner) program.
     pub fn row_key(&self) -> Option<&RowKey> {
         self.row_key.as_ref()
     }

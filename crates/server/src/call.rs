@@ -97,6 +97,8 @@ impl Call {
         }
     }
 
+    /// The partition key in the header. Without the header the request is refused, and so is `[]`, a key
+    /// without levels.
     pub(crate) fn required_partition_key(&self) -> Result<PartitionKey, Refusal> {
         match self.partition_key()? {
             Some(key) => Ok(key),
@@ -180,8 +182,8 @@ impl Call {
         parse_body(&self.body, 0)
     }
 
-    /// The body as JSON. It may have `levels` arrays and objects around each of its documents, which
-    /// do not count as levels of the documents.
+    /// The body as JSON. Each of its documents may be inside `levels` arrays and objects. These do not
+    /// count as levels of the document.
     pub(crate) fn envelope(&self, levels: usize) -> Result<Value, Refusal> {
         parse_body(&self.body, levels)
     }

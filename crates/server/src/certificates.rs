@@ -466,8 +466,8 @@ fn read_identity(path: &Path) -> Result<IdentityFile, CertificateError> {
 }
 
 /// Writes a file atomically: it is written under another name, synced, and moved or
-/// linked to its place. Returns whether the text was written: unless `may_replace` is true,
-/// an existing file stays as it is.
+/// linked to its place. If `may_replace` is false, an existing file stays as it is. Returns whether
+/// the text was written.
 fn write_atomically(path: &Path, text: &str, may_replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! `Counters`: requests and request units by region and operation, and by physical partition, and how
-//! long requests took, for the management interface. Without that interface nothing is counted.
+//! long requests took, for the management interface. Without that interface only the open
+//! connections are counted.
 
 mod hottest;
 mod latencies;
@@ -44,7 +45,7 @@ pub(crate) struct RangeName {
     pub(crate) range: RangeId,
 }
 
-/// The sums of one operation, in one region or in all regions. `statuses` counts the
+/// The sums of some requests, such as all requests of one operation. `statuses` counts the
 /// requests by HTTP status.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counter {

@@ -52,8 +52,8 @@ impl Dispatcher {
         let topology = regions.topology();
         let region = self.region(&topology);
         let service = &self.services[region];
-        // During an outage, health, management and the other paths without a signature still
-        // work. Management has to work, because it ends the outage.
+        // During an outage, the management interface and the paths without a signature, such as the
+        // path for health, still work. The management interface has to work, because it ends the outage.
         if let Some(response) = management::answer_unsigned(service, request.method(), request.uri().path()) {
             return Ok(response);
         }

@@ -102,7 +102,7 @@ impl Embedded {
 
     /// Waits up to 70 seconds for requests in flight and up to 10 seconds for reads whose callers have
     /// left, then closes the stores. A request that arrives meanwhile is refused, unless another
-    /// request is in flight.
+    /// request in flight keeps the database open.
     pub async fn close(self) {
         let Embedded { account, in_flight } = self;
         // A request that outlives the wait keeps the stores open until it ends.

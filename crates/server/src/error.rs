@@ -21,7 +21,7 @@ pub struct StartError {
 pub enum StartErrorKind {
     /// The data directory cannot be used, or belongs to other regions.
     DataDirectory,
-    /// An address cannot be bound, or the regions need more ports than there are after the server's own.
+    /// An address cannot be bound, or there are too few ports above the server's own for the regions.
     Address,
     /// The certificate cannot be made or read.
     Certificate,
@@ -80,7 +80,7 @@ impl StartError {
 
     pub(crate) fn too_few_public_ports(endpoint: &str, regions: usize) -> StartError {
         let text = format!(
-            "the {regions} regions need {regions} ports after the one of the public endpoint {endpoint}, and there are fewer: give it a lower port"
+            "the {regions} regions need {regions} ports after the port of the public endpoint {endpoint}, and there are fewer: give the endpoint a lower port"
         );
         StartError { kind: StartErrorKind::Other, text }
     }

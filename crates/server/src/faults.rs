@@ -53,6 +53,7 @@ struct Rule {
     database: Option<String>,
     container: Option<String>,
     range: Option<RangeId>,
+    /// The index of the region.
     region: Option<usize>,
     /// How many more requests the rule hits; `None` for no limit.
     hits_left: Option<u64>,
@@ -169,8 +170,8 @@ impl FaultRules {
     /// for a database or a container compares its name with the path.
     ///
     /// `find_ranges` returns the ids of the ranges that the request is addressed to, and of
-    /// the ranges that these were split from. It is called at most once, and only when the
-    /// rest of a rule with a `range` matches, before the rule's probability is drawn.
+    /// the ranges that these were split from. It is called at most once, and only when all other
+    /// members of a rule with a `range` match. The rule's probability is drawn after that.
     pub(crate) fn pick(
         &self,
         operation: Operation,
@@ -311,7 +312,7 @@ fn parse_fault(body: &Object, operation: Option<Operation>) -> Result<Fault, Ref
     };
     let answer = match transaction::parse(body, operation, status, retry_after_ms)? {
         Some(fault) => {
-            transaction::check_time(fault, when)?;
+            transaction::check_when(fault, when)?;
             Effect::Transaction(fault)
         }
         None => answer,

@@ -99,9 +99,11 @@ pub(crate) enum WorkPerDocument {
 /// Runs reads, short and long.
 #[derive(Debug)]
 pub(crate) struct LongReads {
+    /// The turns of long reads.
     turns: Arc<FairTurns>,
     /// How many reads may wait for a turn, and how many for their first slice.
     waiting_max: usize,
+    /// The turns of long reads that could not end their page when their first turn was over.
     long_turns: LongTurns,
     /// The first slices that run on blocking threads.
     first_slices: Arc<FairTurns>,
@@ -237,6 +239,7 @@ impl LongReads {
         let began_at = Instant::now();
         let end = self.run_first_slice(read, usize::MAX);
         if matches!(end, SliceEnd::TimeOver) {
+            // Leaves the processor to short requests, if there are any.
             core.rest(began_at.elapsed());
         }
         end
@@ -449,6 +452,7 @@ impl<'a> Turn<'a> {
                 *core = Some(self.reads.wait_for_core(self.departure)?);
             }
             PageEnd::Cheap | PageEnd::Costly => {
+                // Gives the processor to a waiting read. False if this read does not get it back in time.
                 if !core.iter().all(|core| core.pass(slice)) {
                     return Err(Refusal::throttled(RETRY_AFTER_MS));
                 }
@@ -738,7 +742,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_that_leaves_while_it_waits_is_charged_once() {
+    async fn a_waiting_read_whose_client_leaves_is_charged_once() {
         let reads = LongReads::new(MemoryBudget::new(100));
         let _all = take_all(&reads.turns);
         let (bill, charges) = bill();

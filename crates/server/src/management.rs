@@ -120,8 +120,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// The response to a request to the management interface that is refused before its body is read. A
-/// body of unknown length is read if its sender has access.
+/// Refuses a request to the management interface before its body is read. `None` if the body has to
+/// be read. A body of unknown length is read if its sender has access.
 pub(crate) fn refuse_head(service: &RegionService, head: &Parts, origin: Origin) -> Option<Response<Bytes>> {
     let length = head.headers.get(http::header::CONTENT_LENGTH);
     let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bytes that are left for pages are divided by this number, and a new page may take one of
 /// these parts. So while clients receive their pages slowly, new pages become smaller and smaller,
 /// and never use up the memory.
-const PAGES_PER_BYTES_LEFT: usize = 48;
+const PAGE_BYTES_DIVISOR: usize = 48;
 
 /// A page may always have this many bytes. On 4096 connections, such pages take 16 MiB.
 const PAGE_BYTES_MIN: usize = 4 * 1024;
@@ -60,7 +60,7 @@ impl MemoryBudget {
     /// How many bytes a new page may have.
     pub(crate) fn page_bytes_max(&self) -> usize {
         let left = (self.total_bytes / 4 * 3).saturating_sub(self.used_bytes());
-        (left / PAGES_PER_BYTES_LEFT).max(PAGE_BYTES_MIN)
+        (left / PAGE_BYTES_DIVISOR).max(PAGE_BYTES_MIN)
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {

@@ -58,7 +58,7 @@ impl Scheme {
 
 /// Turns requests into responses: implemented by the layer above.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Answers one request, its body already read and within the limit.
+    /// Answers one request. Its body has been read and is within the limit.
     ///
     /// The future is dropped at one of its awaits when the client goes away or
     /// the grace period of a drain ends. Work that must not be left half done has

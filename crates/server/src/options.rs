@@ -41,8 +41,8 @@ pub struct AccountOptions {
     /// service ends them. The default is `false`; the programs `perihelion server` and `dev` set it
     /// unless `--merge-in-gateway` is given.
     pub strict_gateway: bool,
-    /// Refuse queries that need an index which the container's policy does not have. A missing
-    /// composite index for ORDER BY is refused without this option too.
+    /// Refuse queries that need an index which the container's policy does not have. A query
+    /// whose ORDER BY lacks its composite index is refused without this option too.
     pub strict_index: bool,
     /// Switches throttling on. A container with an offer of its own, or in a database
     /// with an offer, gets the request units of that offer; any other container gets this
@@ -188,7 +188,7 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Sets whether queries are refused that need an index which the container's policy does
+    /// Sets whether a query is refused if it needs an index which the container's policy does
     /// not have.
     pub fn with_strict_index(mut self, is_strict: bool) -> Self {
         self.account.strict_index = is_strict;

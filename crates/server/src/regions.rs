@@ -299,8 +299,8 @@ impl Regions {
         self.change_catalog(move |engine| async move { engine.split(&container, range).await }).await
     }
 
-    /// Runs the maintenance of every region now, one after the other. Maintenance that fails does not
-    /// stop that of the other regions. Returns the first failure.
+    /// Runs the maintenance of every region now, one after the other. A failure in one region does
+    /// not stop the maintenance of the other regions. Returns the first failure.
     pub(crate) async fn maintain(self: &Arc<Self>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for region in 0..self.engines.len() {
@@ -309,11 +309,11 @@ impl Regions {
         outcome
     }
 
-    /// Runs the maintenance of one region: the maintenance of its engine. With
-    /// several regions, a failed copy of the catalog is repeated first, and outbox entries that all
-    /// other regions have applied are removed. Afterwards the catalog region splits ranges
-    /// that are too large. The engine is maintained even if the copy or the removal fails, but then no
-    /// range is split.
+    /// Runs the maintenance of one region. With one region, this is only the maintenance of its
+    /// engine. With several regions, a failed copy of the catalog is repeated first, and outbox
+    /// entries that all other regions have applied are removed. Afterwards the catalog region splits
+    /// ranges that are too large. The engine is maintained even if the copy or the removal fails, but
+    /// then no range is split.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
@@ -349,9 +349,9 @@ impl Regions {
     }
 
     /// Gives each engine the role that its region has in the topology. An account of one
-    /// region has no roles. This cannot fail, so that a move of the write region that fails at any
-    /// point leaves a region that takes writes. It need not wait for running writes: if a move ends the
-    /// writes of a region, [`Engine::set_role`] has stopped them before.
+    /// region has no roles. The assignment cannot fail. So some region takes writes also after a move
+    /// of the write region has failed. The assignment does not wait for running writes: where a move
+    /// ends the writes of a region, [`Engine::set_role`] has waited for them before.
     fn assign_roles(&self) {
         let topology = self.topology();
         for (region, engine) in self.engines.iter().enumerate() {

@@ -64,7 +64,7 @@ pub(crate) struct Account {
     /// Whether the cross-partition queries that the service's gateway refuses are refused, and
     /// pages end where the service ends them.
     pub(crate) strict_gateway: bool,
-    /// Whether queries are refused that need an index which the policy does not have.
+    /// Whether a query is refused if it needs an index which the container's policy does not have.
     pub(crate) strict_index: bool,
     /// Limits of distributed transactions.
     pub(crate) transactions: TransactionOptions,

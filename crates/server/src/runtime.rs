@@ -22,9 +22,10 @@ use crate::pause::Pause;
 use crate::regions::{Regions, open_engines};
 use crate::routes::{Account, RegionService};
 
-/// How long closing waits for the threads of reads whose clients have left. Such a read ends with its
-/// slice (a few milliseconds) or its document, or when it has waited for a processor, for 5 s at most.
-const READ_THREADS_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long closing waits for the reads and the charged writes that still run after their clients have
+/// left. Such a read ends at the end of its slice (a few milliseconds) or of its current document. If it
+/// waits for a processor, it ends after that wait, which takes at most 5 s.
+const UNFINISHED_WORK_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How clients reach an account, and which requests it accepts.
 pub(crate) struct AccessOptions {
@@ -116,16 +117,16 @@ impl AccountRuntime {
         &self.regions
     }
 
-    /// Waits for `requests`, the end of the requests in flight, and for the reads whose clients have
-    /// left. Then it stops the background tasks and closes the stores.
+    /// Waits for `requests`, the end of the requests in flight, and for the reads and charged writes
+    /// whose clients have left. Then it stops the background tasks and closes the stores.
     pub(crate) async fn close(self, requests: impl Future<Output = ()>) {
         // After this, an embedded database accepts a request only while another request
         // in flight holds the services.
         drop(self.services);
         requests.await;
-        // The threads of these reads use the stores. A read that outlives the wait keeps a store open,
+        // These reads and writes use the stores. If one of them outlives the wait, it keeps a store open,
         // and `Regions::close` warns.
-        let _ = tokio::time::timeout(READ_THREADS_WAIT_MAX, self.long_reads.wait_for_threads()).await;
+        let _ = tokio::time::timeout(UNFINISHED_WORK_WAIT_MAX, self.long_reads.wait_for_threads()).await;
         for task in self.tasks {
             task.abort();
             // The await ends when the task has released the stores. The result is

@@ -155,8 +155,8 @@ impl Server {
     }
 
     /// Stops accepting connections, lets requests finish for at most `grace`, drops
-    /// the requests that remain, waits up to 10 seconds for the threads of dropped reads, and closes
-    /// the stores.
+    /// the requests that remain, waits up to 10 seconds for reads and writes that still run for dropped
+    /// requests, and closes the stores.
     pub async fn drain(self, grace: Duration) {
         let listeners = self.listeners;
         let drained = async move {
@@ -184,7 +184,8 @@ fn refused(message: String) -> Response<Bytes> {
     response
 }
 
-/// Refuses a public endpoint with too few ports after its own for the endpoints of several regions.
+/// Refuses a public endpoint whose port is too high. With several regions, each region's endpoint has
+/// one of the ports after the port of the public endpoint.
 fn check_public_endpoint(endpoint: Option<&str>, regions: usize) -> Result<(), StartError> {
     match endpoint {
         Some(endpoint)

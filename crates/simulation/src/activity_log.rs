@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::virtual_clock;
 
-/// The runs of each activity that began, by the activity's input.
+/// The runs of all activities, by the activity's input. A run counts as soon as it begins.
 #[derive(Debug, Clone, Default)]
 pub struct ActivityLog {
     /// The times at which runs of each activity began, by its input.

@@ -100,7 +100,8 @@ pub fn leftover_documents(rows: &[Value]) -> Vec<String> {
             "cancelled" => row["ttl"].is_null(),
             "deleted" => row["ttl"].is_null() || !row[PURGE].is_null(),
             "history" if row["id"] == STATE_ID => !row["lock"].is_null() || !row[DELETION].is_null(),
-            // Either another document refers to it, or it is staged and not yet committed.
+            // One of two things must hold, and not both: another document refers to it, or it is
+            // staged and not yet committed.
             "history" | "part" => is_referenced == is_staged,
             "staged" => !is_staged,
             // A garbage record without a staging lists documents that a commit no longer
@@ -108,6 +109,7 @@ pub fn leftover_documents(rows: &[Value]) -> Vec<String> {
             GARBAGE_TYPE => !row[GARBAGE_STAGING].is_string(),
             // There is one of each: the version of the container, and the list of processes.
             "layout" | "roster" => false,
+            // An earlier execution of an instance. It stays as long as the instance.
             "execution" => false,
             // Heartbeats have a time to live. The other types (messages, activities,
             // bundles, outboxes, sessions, deletions) have none, and the provider deletes

@@ -43,7 +43,8 @@ pub struct Evidence {
     pub histories: Vec<(String, u64, Result<Vec<Event>, String>)>,
     /// When runs of each activity began, by its input.
     pub runs: BTreeMap<String, Vec<Duration>>,
-    /// The requests of each process in the last part of the run, when nothing was left to do.
+    /// What each worker sent and has in its memory in the last part of the run, when nothing was left
+    /// to do.
     pub idle: Vec<growth::IdleProcess>,
     /// The names of the processes of an earlier layout version.
     pub old_processes: BTreeSet<String>,
@@ -55,7 +56,7 @@ pub struct Evidence {
 #[derive(Debug, Clone)]
 pub struct Deleted {
     pub instance: String,
-    /// When the call returned.
+    /// When the deletion was answered.
     pub at: Duration,
     /// The deleted instances whose id the user used again for a new instance.
     pub started_again: Vec<String>,

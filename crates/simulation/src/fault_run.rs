@@ -1,11 +1,11 @@
 //! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly in a
 //! new process.
 //!
-//! A run has two phases. In the first phase requests fail, are late and overtake each other.
+//! A run has two phases. In the first phase, requests fail, are late and overtake each other.
 //! Processes crash, shut down and start again. Clocks are set, and partitions and regions fail and
 //! move. Instances are deleted while they run. No work has to be finished in this phase. In
-//! the second phase nothing fails, and all workflows must end. Then the checkers look at the
-//! evidence of the run.
+//! the second phase, the *calm*, nothing fails, and all workflows must end. Then the checkers look at
+//! the evidence of the run.
 
 pub mod draw;
 pub mod fleet;
@@ -41,7 +41,8 @@ use crate::write_log;
 
 /// The limit of the second phase. In this time the workflows have to end, and their leftover
 /// documents have to be cleaned up. With retention, a tree of instances has to be deleted even if
-/// its deletion was put off for ten minutes.
+/// its deletion was put off for ten minutes. The last minute is for the idle time and for reading the
+/// evidence.
 const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
@@ -60,8 +61,8 @@ const WINDOW: Duration = Duration::from_millis(250);
 const IDLE_REQUESTS_PER_MINUTE: u64 = 60;
 
 /// The most requests of an idle process in a minute for the polls of one partition. The process polls
-/// about every two seconds, with one query for each run of adjacent slices that it owns. With three
-/// processes there are mostly one to four runs, and seldom six.
+/// about every two seconds, with one query for each group of adjacent slices that it owns. With three
+/// processes there are mostly one to four groups, and seldom six.
 const IDLE_REQUESTS_PER_PARTITION: u64 = 100;
 
 /// Once a minute the runtime of a process counts instances and queues: four queries of each
@@ -149,8 +150,8 @@ impl WorkerHost {
     }
 }
 
-/// Adds the hosts of the workers. A worker of an earlier version comes first, and creates the container.
-/// The others start when it has.
+/// Adds the hosts of the workers. If there are workers of an earlier version, the first of them creates
+/// the container, and the other workers start after that.
 fn add_workers(
     world: &mut World,
     draw: &Draw,
@@ -190,7 +191,7 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         scenarios: draw.scenarios.clone(),
         storms: draw.storms.clone(),
         has_retention,
-        cross_instance: draw.user,
+        cross_instance: draw.user_cross_instance,
         is_throttled: draw.throughput.is_some(),
     };
     let program = user::program(plan, &calm, &evidence);
@@ -289,7 +290,7 @@ fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident)
             "partition recovered"
         }
         Incident::Upgrade(worker) => {
-            // A host that has no process left to replace was upgraded before.
+            // The worker has the new version already.
             if !hosts[*worker].upgrade() {
                 return None;
             }
@@ -322,7 +323,8 @@ fn end_faults(world: &World, has_regions: bool) {
     }
 }
 
-/// The requests of the workers in the last [`user::IDLE_TIME`] of the run, and their oldest outboxes.
+/// The requests of the workers in the last [`user::IDLE_TIME`] of the run, and their oldest outboxes and
+/// the sizes of their memory at its end.
 fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<IdleProcess> {
     let since = world.elapsed().saturating_sub(user::IDLE_TIME);
     let counts = world.network().requests_since(since);

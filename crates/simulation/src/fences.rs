@@ -1,6 +1,6 @@
 //! Checks every write of a run, in the order in which the server made the writes: no process may
-//! overwrite a version of a document that it has not read. The state at the end of a run may not
-//! show such a write, because most races end well by luck.
+//! overwrite a version of a document that it has not read. The state at the end of a run does
+//! not always show such a write, because most races end well by luck.
 //!
 //! Three rules are checked for every instance. Each commit of the state document follows the
 //! previous commit of the same incarnation. An activity is created once and completed once.
@@ -168,8 +168,8 @@ impl Partition {
                 }
                 Ok(())
             }
-            // Another type replaces the activity when it is cancelled. A cancellation needs no
-            // lock.
+            // The activity was cancelled: a document of another type replaces it. A cancellation
+            // needs no lock.
             Some(body) if body["type"] != ACTIVITY_TYPE => {
                 self.locks.remove(id);
                 Ok(())

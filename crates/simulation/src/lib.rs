@@ -7,15 +7,15 @@
 //! | [`host_runtime`], [`horizon`] | the tokio runtime of a host, and how far it may run alone |
 //! | [`virtual_clock`] | virtual time and seeded randomness of a thread |
 //! | [`network`] | the transport between hosts and server, with faults and a log |
-//! | [`fault`], [`fault_plan`] | the faults, and which request gets which |
+//! | [`fault`], [`fault_plan`] | the faults, and which request gets which fault |
 //! | [`weather`], [`request_kind`] | episodes of trouble, and which requests they affect |
 //! | [`process`], [`process_run`] | the programs of the hosts, and one run of a program |
 //! | [`workflows`] | the orchestrations and activities that the workers run |
 //! | [`scenarios`] | what a user does with the workflows |
-//! | [`traffic`] | counts requests, request units and lost commits instead of logging |
+//! | [`traffic`] | counts of requests, request units and lost commits, in runs that log no requests |
 //! | [`scale`] | measurements of many processes and partitions under load |
 //! | [`fault_run`] | a run in which everything is drawn from a seed, with all faults |
-//! | [`checkers`], [`write_log`] | one checker per property of such a run, and the writes they read |
+//! | [`checkers`], [`write_log`] | one checker per property of such a run, and the log of writes for them |
 //! | [`planted`] | bugs that show that each checker can fail |
 //! | [`activity_log`] | counts the runs of each activity |
 //! | [`audit`], [`fences`] | the checks after a run with one fault: of the final state, and of every write |

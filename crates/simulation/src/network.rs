@@ -48,6 +48,9 @@ const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 /// hold the kind and id of the first operation.
 const SEARCHED_BYTES: usize = 64;
 
+/// The most bytes of a request's body that the log shows.
+const SHOWN_BYTES_MAX: usize = 240;
+
 /// One request and its answer. Times are virtual time since the start of the run.
 #[derive(Debug)]
 struct Exchange {
@@ -110,7 +113,8 @@ struct State {
     /// The episodes of the run.
     weather: Weather,
     planted: Option<Arc<Planted>>,
-    /// An outage. In this time every request gets 503, except those of faultless processes.
+    /// The time of the last outage. In this time every request gets 503, except those of faultless
+    /// processes.
     outage: Range<Duration>,
     /// The name of the process that is cut off, and when the cut ends.
     cut_off: Option<(String, Duration)>,
@@ -267,8 +271,7 @@ impl Network {
         served.collect()
     }
 
-    /// The numbers of the batches whose first operation is on a document whose id begins with
-    /// this prefix.
+    /// The numbers of the batches whose first operation names a document id with this prefix.
     pub fn batches_of(&self, id_prefix: &str) -> Vec<u64> {
         let state = self.state();
         let is_matching = |exchange: &&Exchange| {
@@ -302,7 +305,7 @@ impl Network {
         let mut text = String::new();
         for exchange in state.log.iter().skip(first).take(lines * 4) {
             let number = exchange.number.map(|number| format!("#{number}")).unwrap_or_default();
-            let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(240)]);
+            let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(SHOWN_BYTES_MAX)]);
             let _ = writeln!(
                 text,
                 "    {:>6} {number:<5} {:<9} {} {} {} {:?} {:?} {body}",

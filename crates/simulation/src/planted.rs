@@ -39,7 +39,7 @@ pub enum Bug {
     MessageKept,
     /// The tombstone of a deleted instance is overwritten by the last state of the instance.
     StateResurrected,
-    /// The tombstone of a child is answered 200 and not applied, so a tree is deleted in part.
+    /// The write of a child's tombstone is answered 200 and not applied, so a tree is deleted in part.
     TombstoneLost,
     /// Claims and renewals of sessions have no condition.
     UnfencedSession,
@@ -175,6 +175,7 @@ impl Planted {
                 });
             }
             Bug::OldProcessOverlooked => change_document(request, |document| {
+                // The type `node` is that of a heartbeat.
                 if document["type"] == "node" && document["reads"] == OLD_LAYOUT_VERSION {
                     document["reads"] = (OLD_LAYOUT_VERSION + 1).into();
                 }
@@ -223,10 +224,11 @@ impl Planted {
         }
     }
 
-    /// Serves a request. Remembers a state that it writes. After a tombstone whose purge is
-    /// done, writes the remembered state some time later, once for each instance. It is written only
-    /// over the tombstone: if the user has used the name again, the run would hang, and the checkers
-    /// would not see the deletion.
+    /// Serves a request, and remembers the state that it writes. If it writes the tombstone of an
+    /// instance whose purge is done, the remembered state is written some time later, once for each
+    /// instance. That write needs the etag of the tombstone. Without the etag it could replace the state
+    /// of a new instance of the same name: then the run would hang, and the checkers would not see the
+    /// deletion.
     async fn resurrect(&self, server: &InProcess, request: Request) -> Result<Response, Failure> {
         let written = written_state(&request);
         let key = request.headers.get(headers::PARTITION_KEY).cloned();

@@ -45,7 +45,7 @@ pub struct Settings {
     /// Turns that the process runs at the same time.
     pub dispatchers: usize,
     /// Activities that the process runs at the same time.
-    pub workers: usize,
+    pub activity_workers: usize,
     /// The number of attempts after which a turn or an activity counts as poison. Larger than
     /// the number of kills, except in the test of poison.
     pub attempts_max: u32,
@@ -57,7 +57,7 @@ impl Default for Settings {
             tier: CommitTier::default(),
             cross_instance: CrossInstance::Outbox,
             dispatchers: 2,
-            workers: 2,
+            activity_workers: 2,
             attempts_max: 10,
         }
     }
@@ -117,7 +117,7 @@ pub fn worker_program(
             opened.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
-                worker_concurrency: settings.workers,
+                worker_concurrency: settings.activity_workers,
                 orchestrator_lock_timeout: LOCK_TIMEOUT,
                 worker_lock_timeout: LOCK_TIMEOUT,
                 session_lock_timeout: LOCK_TIMEOUT,

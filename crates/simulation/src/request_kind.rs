@@ -1,4 +1,4 @@
-//! `RequestKind`: the facts in the headers of a request that faults and checks need.
+//! `RequestKind`: what faults and checks need to know about a request, read from its headers.
 
 use http::Method;
 use http::header::{CONTENT_TYPE, IF_MATCH};
@@ -15,7 +15,7 @@ pub struct RequestKind {
     pub is_query: bool,
     /// A create that replaces the document if it exists.
     pub is_upsert: bool,
-    /// The whole request has a condition. The operations of a batch have their conditions in the
+    /// The request has the header `If-Match`. The operations of a batch have their conditions in the
     /// body.
     pub has_if_match: bool,
 }

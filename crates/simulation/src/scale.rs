@@ -1,11 +1,11 @@
 //! Measurements at scale: many processes and physical partitions under load, in virtual time.
 //!
 //! A *cell* is a number of worker processes, a number of physical partitions and a load. The
-//! workers run duroxide's runtime. Client processes run no workers, as an API server does:
-//! they start workflows at a given rate, whether or not the workers keep up. Each partition
-//! has 10,000 request units a second, and the engine throttles as over a socket. Requests and
-//! answers take up to [`LATENCY_MAX_MS`] each. The processors of the machines are not
-//! simulated: a process has as many dispatchers as its share of the load needs.
+//! workers run duroxide's runtime. Client processes stand for API servers: they run no workflows,
+//! but start them at a given rate, whether or not the workers keep up. Each partition has 10,000
+//! request units a second, and the engine throttles as over a socket. Requests and answers take
+//! up to [`LATENCY_MAX_MS`] each. The processors of the machines are not simulated: a process has
+//! as many dispatchers as its share of the load needs.
 
 pub mod cell;
 pub mod crowd;
@@ -32,8 +32,8 @@ pub const PARTITION_UNITS: u32 = 10_000;
 /// long on average.
 pub const LATENCY_MAX_MS: u64 = 4;
 
-/// The time after the start of the processes at which measurements begin: each process has
-/// read the heartbeats of all others by then.
+/// The wait after the start of the processes. By then each process has read the heartbeats of all
+/// others.
 const SETTLE: Duration = Duration::from_secs(35);
 
 /// The first worker creates the container. The others start after this time.
@@ -42,11 +42,12 @@ const FIRST_ALONE: Duration = Duration::from_secs(2);
 /// The time that clients have to open their providers before the load begins.
 const CLIENTS_OPEN: Duration = Duration::from_secs(2);
 
-/// How long after the end of a window its starts may still be picked up.
+/// How long after the end of a measured window its starts may still be picked up.
 const PICK_UP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Killed processes are not restarted in these measurements.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The time from a kill to the restart, longer than any measurement: killed processes are not
+/// restarted here.
+const NO_RESTART: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The size of a world: its worker processes and physical partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +94,7 @@ fn open_workers(
     let mut hosts = Vec::new();
     for number in 0..size.processes {
         let program = worker_program(settings.clone(), number, Arc::clone(traffic));
-        hosts.push(world.add_host(Role::Worker, 0, NEVER, program));
+        hosts.push(world.add_host(Role::Worker, 0, NO_RESTART, program));
         if number == 0 {
             world.run(FIRST_ALONE, |_| false);
         }
@@ -107,7 +108,7 @@ fn open_workers(
 fn open_clients(world: &mut World, seed: u64, processes: u32) -> (Load, Vec<usize>) {
     let (load, clients) = (Load::new(), client_count(processes));
     let programs = (0..clients).map(|number| client_program(&load, number, clients, seed));
-    let hosts = programs.map(|program| world.add_host(Role::User, 0, NEVER, program)).collect();
+    let hosts = programs.map(|program| world.add_host(Role::User, 0, NO_RESTART, program)).collect();
     world.run(CLIENTS_OPEN, |_| false);
     (load, hosts)
 }

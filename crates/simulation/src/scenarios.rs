@@ -44,7 +44,7 @@ type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> +
 pub struct Scenario {
     pub name: &'static str,
     /// Runs the scenario and returns how its instances must end. The instances may still be
-    /// running when the function returns. The text is the beginning of the instances' names.
+    /// running when the function returns. The names of all instances begin with the `String`.
     pub run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
@@ -262,6 +262,7 @@ async fn large(user: &User, name: String) -> Result<Endings, String> {
 async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
     wait_until_ready(user, &name).await;
+    // By then the child has usually started its activity.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cancelled = user.client.cancel_instance(&name, "no longer needed").await;
     cancelled.map_err(|error| format!("cancel: {error}"))?;
@@ -306,6 +307,7 @@ async fn stats(user: &User, name: String) -> Result<Endings, String> {
     if value != Some(format!("{name}/1")) || all.len() != 1 || stats.is_none() {
         return Err(format!("values {value:?} {all:?}, stats {stats:?}"));
     }
+    // At least the start and the end of the workflow, and two events for each of its two activities.
     if !matches!(status, OrchestrationStatus::Completed { .. }) || history.len() < 6 {
         return Err(format!("status {status:?}, {} events", history.len()));
     }

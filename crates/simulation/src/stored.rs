@@ -22,8 +22,9 @@ pub const INCARNATION_OF_ACTIVITY: &str = "inc";
 /// The id of the document with the layout version of the container.
 pub const LAYOUT_ID: &str = "layout";
 
-/// The layout version of processes of the earlier version. Processes of version 1 drop members that they
-/// do not know, which this build cannot do: the suite `versions` runs real ones.
+/// The layout version of the processes that run the earlier release. It is not 1: processes of
+/// layout version 1 drop members that they do not know, and this build cannot imitate that.
+/// `cargo xtask test --only versions` tests with a real process of layout version 1.
 pub const OLD_LAYOUT_VERSION: u32 = 2;
 
 /// The ids of heartbeats begin with this.
@@ -60,9 +61,9 @@ pub const DELETION: &str = "del";
 /// messages and activities.
 pub const PURGE: &str = "purge";
 
-/// The member of a state document or of an earlier execution that lists the runs of
-/// consecutive chunks of its history. Each run has the number of chunks and, if the chunks
-/// were staged, the id of the staging.
+/// The member with the runs of consecutive chunks of a history. A state document and the document
+/// of an earlier execution have it. Each run has the number of chunks and, if the chunks were
+/// staged, the id of the staging.
 pub const CHUNK_RUNS: &str = "chunks";
 
 /// The member of a state document and of a tombstone that tells the instances of one name apart.

@@ -100,10 +100,10 @@ pub struct Window {
     pub completions: u64,
     /// Starts that clients stored.
     pub starts: u64,
-    /// The time from the store of a start until a worker ran the first turn, for each start of
-    /// this window that was picked up. Sorted.
+    /// The time from the moment when a start was stored until a worker ran the first turn, for each
+    /// start of this window that was picked up. Sorted.
     pub pick_ups: Vec<Duration>,
-    /// The starts of this window that were not picked up before it was ended.
+    /// The number of starts of this window that no worker had picked up when the window ended.
     pub starts_waiting: u64,
     /// The request units of the logical partition that used the most; zero unless
     /// [`Traffic::with_logical_partitions`] was called.
@@ -132,12 +132,12 @@ impl Window {
         count / self.length.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// A quantile of the pick-up times; `part` is 0.5 for the median. Starts that were not
+    /// A quantile of the pick-up times; `quantile` is 0.5 for the median. Starts that were not
     /// picked up count as the longest. `None` if the quantile falls on one of these, or
     /// if there were no starts.
-    pub fn pick_up(&self, part: f64) -> Option<Duration> {
+    pub fn pick_up(&self, quantile: f64) -> Option<Duration> {
         let count = self.pick_ups.len() + self.starts_waiting as usize;
-        let rank = (part.clamp(0.0, 1.0) * count as f64).ceil().max(1.0) as usize;
+        let rank = (quantile.clamp(0.0, 1.0) * count as f64).ceil().max(1.0) as usize;
         self.pick_ups.get(rank - 1).copied()
     }
 }
@@ -259,7 +259,7 @@ impl Traffic {
 }
 
 impl Window {
-    /// Counts what the answer says about a write of a worker.
+    /// Counts what the answer to a request shows: a batch, a lost write, a completed workflow.
     fn record_write(&mut self, mark: &RequestMark, status: u16, body: &[u8]) {
         let has_failed_condition = status == 412 || (status == 207 && contains(body, b"\"statusCode\":412"));
         self.preconditions_failed += u64::from(has_failed_condition);

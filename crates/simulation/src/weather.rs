@@ -64,7 +64,7 @@ pub struct Episode {
 #[derive(Debug, Clone)]
 pub struct Weather {
     pub episodes: Vec<Episode>,
-    /// Decides about the requests of episodes that affect some requests only.
+    /// Draws which requests are affected by an episode that affects only some of them.
     pub rng: fastrand::Rng,
 }
 
@@ -74,13 +74,13 @@ impl Default for Weather {
     }
 }
 
-/// The part of the requests that an episode affects if it affects some requests only.
-const AFFECTED_PART: f64 = 0.5;
+/// The probability that an episode that affects only some requests affects a request.
+const AFFECTED_PROBABILITY: f64 = 0.5;
 
 impl Weather {
-    /// Changes what happens to a request that is sent now, if an episode affects it. If several
-    /// episodes have a fault for it, the first one counts. Counts requests that are late; the
-    /// caller counts faults.
+    /// Changes the delivery of a request that is sent now, if an episode affects the request. A
+    /// fault that the delivery already has stays. Otherwise the first episode that has a fault for
+    /// the request sets it. Delayed requests are added to `counts` here; the caller adds faults.
     pub fn change(
         &mut self,
         now: Duration,
@@ -97,7 +97,7 @@ impl Weather {
                 continue;
             }
             let rng = &mut self.rng;
-            let mut is_affected = || rng.f64() < AFFECTED_PART;
+            let mut is_affected = || rng.f64() < AFFECTED_PROBABILITY;
             let fault = match episode.trouble {
                 Trouble::Outage => Some(Fault::Unavailable),
                 Trouble::Throttling(wait_max_ms) => {

@@ -102,7 +102,7 @@ pub struct WorldOptions {
     pub partitions: u32,
     /// The request units per second of the container; `None` for no limit.
     pub throughput: Option<u32>,
-    /// The whole account, instead of partitions and throughput.
+    /// The options of the account. They replace `partitions` and `throughput`.
     pub account: Option<EmbeddedOptions>,
     /// Counts the requests instead of logging them, if there is one.
     pub traffic: Option<Arc<Traffic>>,
@@ -233,7 +233,7 @@ impl World {
         self.hosts.len() - 1
     }
 
-    /// Steps the clock of a host: from now on it is ahead of the server's by `clock_skew_ms`.
+    /// Sets the clock of a host: from now on it is ahead of the server's by `clock_skew_ms`.
     pub fn set_clock_skew_ms(&mut self, host: usize, clock_skew_ms: i64) {
         self.hosts[host].clock_skew_ms = clock_skew_ms;
     }

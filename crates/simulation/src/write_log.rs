@@ -38,9 +38,9 @@ pub struct LoggedWrite {
     pub is_conditional: bool,
     /// The number of the request. All writes of a batch or a transaction have the same number.
     pub request: usize,
-    /// Whether some write of the same batch or transaction has a condition or creates its document, or
-    /// the batch needs a garbage record. That fences the others, because all of them are applied or
-    /// none.
+    /// Whether the request of this write has a fence: one of its writes has a condition or creates a
+    /// document, or the request is a batch that needs a garbage record. The fence protects all
+    /// writes of the request, because either all of them are applied or none.
     pub is_fenced: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn writes(served: &[ServedRequest]) -> Result<Vec<LoggedWrite>, String> {
                 .map_err(|error| format!("the body of {} {}: {error}", request.method, request.target))?,
         };
         let first = writes.len();
-        let has_record = body.as_array().is_some_and(|operations| has_record(operations));
+        let is_record_needed = body.as_array().is_some_and(|operations| needs_garbage_record(operations));
         match body {
             Value::Object(mut body) if is_transaction(request) => {
                 let operations = body.get_mut("operations").map(Value::take).unwrap_or_default();
@@ -89,21 +89,21 @@ pub fn writes(served: &[ServedRequest]) -> Result<Vec<LoggedWrite>, String> {
             body => writes.extend(of_request(request, number, body)),
         }
         let is_fence = |write: &LoggedWrite| write.is_conditional || write.kind == WriteKind::Create;
-        let is_fenced = has_record || writes[first..].iter().any(is_fence);
+        let is_fenced = is_record_needed || writes[first..].iter().any(is_fence);
         writes[first..].iter_mut().for_each(|write| write.is_fenced = is_fenced);
     }
     apply_patches(&mut writes);
     Ok(writes)
 }
 
-/// Whether a batch of several operations reads or deletes a garbage record. It is refused if the
-/// record does not exist, and the id of a record is never used again.
-fn has_record(operations: &[Value]) -> bool {
-    let needs_record = |operation: &Value| {
+/// Whether a batch of several operations reads or deletes a garbage record. Such a batch is refused
+/// if the record does not exist, and the id of a record is never used again.
+fn needs_garbage_record(operations: &[Value]) -> bool {
+    let uses_record = |operation: &Value| {
         let id = operation["id"].as_str().unwrap_or_default();
         matches!(operation["operationType"].as_str(), Some("Read" | "Delete")) && id.starts_with("g:")
     };
-    operations.len() > 1 && operations.iter().any(needs_record)
+    operations.len() > 1 && operations.iter().any(uses_record)
 }
 
 /// Replaces the body of each patch of an activity by the activity after the patch.
@@ -149,8 +149,8 @@ pub fn is_transaction(request: &ServedRequest) -> bool {
     request.target == TRANSACTION_PATH
 }
 
-/// The write of one operation of a distributed transaction, which names its partition; `None` for a
-/// read.
+/// The write of one operation of a distributed transaction; `None` for a read. Each operation names
+/// its own partition.
 fn of_transaction(request: &ServedRequest, number: usize, operation: Value) -> Option<LoggedWrite> {
     let partition = operation["partitionKey"].to_string();
     Some(LoggedWrite { partition, ..of_operation(request, number, operation)? })

@@ -7,8 +7,10 @@
 //! copied from the given key. The second block must be valid UTF-8. About one in ten thousand
 //! is, so the first block is varied until the second block is valid.
 
+/// The multipliers of MurmurHash3.
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
+/// The bytes of a block.
 const BLOCK: usize = 16;
 /// The hashed text begins with a byte for the type "string".
 const STRING: u8 = 8;

@@ -12,8 +12,8 @@ use crate::scratch::ScratchDirectory;
 /// How long requests in flight may take when a test stops its server on a socket.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// A key that is not the key of the emulators. With the emulators' key, clients accept any
-/// certificate of a server on this machine.
+/// A key that is not the key of the emulators, for tests of certificates. With the emulators' key,
+/// clients accept any certificate of a server on this machine.
 pub const OWN_KEY: &str = "cGVyaWhlbGlvbiB0ZXN0IGtleSwgbm90IHRoZSBlbXVsYXRvcidzIG9uZSwgNjQgYnl0ZXMgbG9uZyE=";
 
 /// The keys of a server that is started with [`OWN_KEY`].

@@ -1,5 +1,5 @@
 //! This crate has only tests, `tests/it/`: duroxide's validation suite for
 //! providers, run on `duroxide-cdb`.
 //!
-//! The tests are a separate crate, so that they are compiled without optimisation and
-//! separately from the provider's other tests: there are many of them, and many wait.
+//! There are many of these tests, and many of them only wait. So they are a crate of their own,
+//! compiled without optimisation and separately from the provider's other tests.

@@ -1,13 +1,12 @@
-//! Cosmos binary JSON. The decoder accepts every form that clients send; it does not
-//! support strings of a dictionary. The encoder writes the form that the official SDK
-//! writes.
+//! Cosmos binary JSON. The decoder accepts every form that clients send. It does not
+//! support strings that are written as an index into a dictionary outside of the buffer. The
+//! encoder writes the form that the official SDK writes.
 //!
 //! A buffer is the format byte `0x80` and one value: a marker byte and its
 //! payload, little-endian throughout. A *container* is an array or an object. The decoder is
 //! strict: it refuses a value that runs past its container, has a wrong length or count, or
-//! cannot be JSON.
-//! Its memory is bounded by a multiple of the buffer's size and [`EXPANSION_BYTES_MIN`],
-//! not by declared lengths.
+//! cannot be JSON. The memory that the decoder takes is at most a multiple of the buffer's size plus
+//! [`EXPANSION_BYTES_MIN`], whatever lengths the buffer declares.
 
 mod decode;
 mod encode;
@@ -24,8 +23,8 @@ use perihelion_model::json::Value;
 pub const BINARY_DEPTH_MAX: usize = 256;
 
 /// References to strings and empty rows of uniform arrays have few or no bytes in the
-/// buffer, but take memory when they are decoded. This is the memory, in bytes, that they
-/// may take in every buffer, however short. A document has at most 2 MiB and a page little
+/// buffer, but take memory when they are decoded. All of them together may take this many
+/// bytes of memory, even if the buffer is short. A document has at most 2 MiB and a page little
 /// more, so valid buffers stay far below the limit.
 pub const EXPANSION_BYTES_MIN: usize = 8 * 1024 * 1024;
 
@@ -51,7 +50,7 @@ pub fn depth(value: &Value) -> usize {
 /// Why a buffer is not valid binary JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinaryError {
-    /// The offset of the byte in error.
+    /// The offset at which the decoder found the error.
     pub offset: usize,
     /// What is wrong.
     pub reason: &'static str,

@@ -68,8 +68,8 @@ fn number(digits: &str) -> Option<i64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The index in `WEEKDAYS` of a number of days since 1970; 1 January 1970 was a
-/// Thursday.
+/// The index in `WEEKDAYS` of a day, given as the number of days since 1 January 1970, which was
+/// a Thursday.
 fn weekday_of(days: i64) -> usize {
     ((days + 3) % 7) as usize
 }
@@ -96,6 +96,7 @@ mod tests {
     #[test]
     fn every_day_of_two_centuries_is_formatted_and_parsed_back() {
         for day in 0..73_000 {
+            // Each day has another time of day.
             let seconds = (day * SECONDS_PER_DAY + day % SECONDS_PER_DAY).unsigned_abs();
             assert_eq!(parse(&format(seconds)), Some(seconds));
         }

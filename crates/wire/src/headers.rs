@@ -6,7 +6,7 @@
 
 use http::HeaderName;
 
-/// Declares header names with their text side by side.
+/// Declares the constants of the header names, each beside its text.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $(
@@ -131,14 +131,14 @@ names! {
     BATCH_CONTINUE_ON_ERROR = "x-ms-cosmos-batch-continue-on-error";
 
     // Distributed transactions.
-    /// The name that the published SDKs send, on reads too.
+    /// The idempotency token, by the name that the published SDKs send, on reads too.
     IDEMPOTENCY_TOKEN = "x-ms-cosmos-idempotency-token";
-    /// The name in an early design document of the vendor.
+    /// The idempotency token, by its name in an early design document of the vendor.
     IDEMPOTENCY_TOKEN_SPEC = "x-ms-idempotency-token";
     OPERATION_TYPE = "x-ms-cosmos-operation-type";
     RESOURCE_TYPE = "x-ms-cosmos-resource-type";
-    /// Only our server sends this header: why a transaction was refused. The body of a refused
-    /// transaction must be empty.
+    /// Why a transaction was refused. Only our server sends this header. The reason cannot be in
+    /// the body, because the answer to a refused transaction must have no body.
     REASON = "x-perihelion-reason";
 
     // Scripts.
@@ -165,8 +165,8 @@ names! {
     SERVICE_VERSION = "x-ms-serviceversion";
     SCHEMA_VERSION = "x-ms-schemaversion";
     TRANSPORT_REQUEST_ID = "x-ms-transport-request-id";
-    /// The names of the parent, such as `dbs/d/colls/c` for an item. Clients store the
-    /// session token under it.
+    /// The path of the parent, with names: for an item `dbs/d/colls/c`. Clients store the
+    /// session token under this path.
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     /// The `_rid` of the parent.
     CONTENT_PATH = "x-ms-content-path";

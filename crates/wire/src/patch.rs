@@ -22,7 +22,7 @@ pub const OPERATIONS_MAX: usize = 10;
 /// writes itself.
 const SYSTEM_PROPERTIES: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts"];
 
-/// A number has at most this many bytes as text, with some to spare.
+/// Every number takes fewer bytes than this as text.
 const NUMBER_BYTES_MAX: usize = 32;
 
 /// A byte of a name takes at most this many bytes in the text of a document, when it is
@@ -107,8 +107,8 @@ impl Patch {
         self.operations.iter().map(Operation::added_bytes_max).sum()
     }
 
-    /// Whether an operation may change the value at this path: it targets the
-    /// path, one of its parents or one of its children. A `move` targets both its paths.
+    /// Whether the patch may change the value at this path: one of its operations targets the
+    /// path, a path above it or a path below it. A `move` targets both its paths.
     pub fn touches(&self, path: &[&str]) -> bool {
         self.operations.iter().flat_map(Operation::pointers).any(|pointer| {
             let shared = pointer.tokens.iter().zip(path).take_while(|(token, name)| token == *name).count();
@@ -117,8 +117,8 @@ impl Patch {
     }
 
     /// Applies the operations in order. The document includes its system properties in
-    /// stored order. After an error the document may be partly changed, so the caller
-    /// passes a copy and drops the copy.
+    /// stored order. After an error the document may be partly changed, so callers pass
+    /// a copy.
     pub fn apply(&self, document: &mut Object) -> Result<(), PatchError> {
         for (index, operation) in self.operations.iter().enumerate() {
             operation

@@ -291,9 +291,9 @@ impl Resource {
         }
     }
 
-    /// Whether the path consists of `_rid`s. The service decides this by the segment of
-    /// the database: a `_rid` of four bytes is eight characters of base64. An offer is
-    /// always addressed by its `_rid`.
+    /// Whether the path counts as a path of `_rid`s. As in the service, the database's segment
+    /// decides: it must have the form of a `_rid`. The `_rid` of a database has four bytes, which
+    /// are eight characters of base64. An offer is always addressed by its `_rid`.
     fn is_by_rid(&self) -> bool {
         match self {
             Resource::Offer { .. } => true,
@@ -383,8 +383,8 @@ fn segments_in_container<'a>(database: &'a str, container: &'a str, rest: &[&'a 
 
 /// Whether a database id has the form of a `_rid`, such as `q5ZfAA==`.
 fn looks_like_database_rid(id: &str) -> bool {
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'/');
-    id.len() == 8 && id.ends_with("==") && id.bytes().take(6).all(is_digit)
+    let is_base64_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'/');
+    id.len() == 8 && id.ends_with("==") && id.bytes().take(6).all(is_base64_digit)
 }
 
 /// Decodes `%xx` (a plus sign is kept). `None` when an escape is incomplete or

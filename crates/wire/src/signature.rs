@@ -157,8 +157,9 @@ impl MasterKey {
             .any(|resource_type| links.iter().any(|link| is_signed(resource_type, link)))
     }
 
-    /// Whether this key signed a request of Perihelion's management interface. Its resource
-    /// type is [`MANAGEMENT_TYPE`], and its link is the path without the slashes at its ends.
+    /// Whether this key signed a request to Perihelion's management interface. The signed
+    /// resource type is [`MANAGEMENT_TYPE`], and the signed link is the path without the slashes at
+    /// its ends.
     pub fn verify_management(&self, verb: &str, path: &str, date: SignedDate<'_>, signature: &[u8]) -> bool {
         let text = string_to_sign(verb, MANAGEMENT_TYPE, path.trim_matches('/'), date);
         self.mac(&text).verify_slice(signature).is_ok()
@@ -208,7 +209,8 @@ fn authorization_value(signature: &[u8; 32]) -> HeaderValue {
     HeaderValue::from_bytes(&text[..end]).expect("letters, digits and percent signs")
 }
 
-/// Updates the HMAC with the text in lower case.
+/// Updates the HMAC with the text in lower case. The text is copied to the stack in small pieces,
+/// so that nothing is allocated.
 fn update_in_lower_case(mac: &mut Hmac<Sha256>, text: &str) {
     for chunk in text.as_bytes().chunks(16) {
         let mut lowered = [0; 16];

@@ -119,7 +119,7 @@ statuses! {
     /// result.
     TRANSACTION_ABORTED = 452 / 5421;
     /// This operation of a distributed write transaction was undone, because another
-    /// operation failed. Only in the result of an operation.
+    /// operation failed. Only the result of an operation has this status, never a whole answer.
     OPERATION_ROLLED_BACK = 453 / 5415;
     /// The coordinator of distributed transactions cannot read or write its ledger.
     TRANSACTION_LEDGER_FAILED = 500 / 5411;

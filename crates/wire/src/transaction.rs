@@ -16,7 +16,7 @@ mod request;
 use std::fmt;
 
 pub use self::answer::{
-    AnswerMembers, DIAGNOSTIC_CHARACTERS_MAX, FAST_RESPONSE_MODE, OperationResult, RESPONSE_MODE,
+    AnswerMembers, DIAGNOSTIC_CHARACTERS_MAX, FAST_RESPONSE_MODE, OperationResult, STANDARD_RESPONSE_MODE,
     in_fast_mode, print_answer, status_of_read_transaction,
 };
 pub use self::fingerprint::{Fingerprint, fingerprint, request_fingerprint};

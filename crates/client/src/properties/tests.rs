@@ -1,4 +1,4 @@
-//! Properties in the form of the service, and parsed back without loss.
+//! Properties are written in the form that the service expects, and are parsed without loss.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn unknown_members_survive_reading_and_writing() {
 }
 
 #[test]
-fn the_longest_time_to_live_is_that_of_the_service() {
+fn a_time_to_live_is_at_most_the_longest_that_the_service_accepts() {
     for seconds in [2_147_483_647, 2_147_483_648, u64::MAX] {
         let longest = TimeToLive::after(Duration::from_secs(seconds));
         assert_eq!(longest, TimeToLive::Seconds(2_147_483_647), "{seconds}");

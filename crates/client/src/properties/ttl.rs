@@ -14,7 +14,7 @@ pub enum TimeToLive {
     Seconds(u32),
 }
 
-/// The longest time to live of the service.
+/// The longest time to live that the service accepts.
 const SECONDS_MAX: u32 = 2_147_483_647;
 
 /// How the service writes [`TimeToLive::PerItem`].

@@ -42,8 +42,8 @@ impl Direct {
         Ok(Direct { scope, body: query.body(&query.text)?, next, cost: PageCost::default() })
     }
 
-    /// Whether the query has no continuation token of the caller, and its first page
-    /// was not received yet.
+    /// Whether the next request is for the first page of the result. False for a query that
+    /// continues at a token of the caller.
     pub(super) fn is_at_first_page(&self) -> bool {
         matches!(self.next, NextRequest::FirstPage)
     }
@@ -97,12 +97,14 @@ impl Direct {
     }
 }
 
-/// The levels of JSON around each document of a page: the object of the body, and the list.
+/// The levels of JSON around each document of a page: the object of the body, and the list. They
+/// do not count for the depth of the document.
 const LEVELS_AROUND_DOCUMENT: usize = 2;
 
 /// The rows of a page, before they are parsed as the caller's type; `None` when the page itself
-/// cannot be read. Unlike `decode`, this parser accepts a surrogate escape without its partner, which
-/// JavaScript can store: such a row does not make the whole page unreadable.
+/// cannot be read. Unlike `decode`, this parser accepts one half of a surrogate pair, such as
+/// `\ud800`. Programs in JavaScript can store such a text, and its row must not make the whole page
+/// unreadable.
 fn rows_of(body: &[u8]) -> Option<Vec<Value>> {
     match json::parse_envelope(body, LEVELS_AROUND_DOCUMENT).ok()? {
         Value::Object(mut page) => match page.remove("Documents")? {

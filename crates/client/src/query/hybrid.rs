@@ -1,4 +1,5 @@
-//! A query with ORDER BY RANK over several partitions: statistics, component queries, fusion.
+//! A query with ORDER BY RANK over several partitions. It has three steps: a query for statistics
+//! if the plan needs them, one component query for each score, and the fusion of the ranks.
 //!
 //! [`perihelion_query::merge::HybridSearch`] decides what to run and fuses the rows. Every
 //! statement runs on each physical partition of its scope, like a merged query. The first page
@@ -76,6 +77,7 @@ impl Hybrid {
     async fn fused(&mut self, container: &ContainerHandle, query: &Query) -> Result<Vec<Value>, Error> {
         let mut statistics = Vec::new();
         if let Some(text) = self.search.statistics_query() {
+            // The statistics are about the whole container, even if the query reads only a part of it.
             let (text, whole) = (text.to_owned(), FeedRange::whole());
             statistics = self.rows_of(container, query, &text, MergePlan::concatenation(), &whole).await?;
         }

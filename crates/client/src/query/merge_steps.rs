@@ -1,10 +1,10 @@
-//! The steps by which a client merges the rows of the partitions, by the service's plan. Tools show
-//! them to the person who wrote the query.
+//! The steps in which a client merges the rows of the partitions, as the service's plan says. Tools
+//! show them to the person who wrote the query.
 
 use serde_json::Value;
 
-/// The steps by which a client merges the rows of the partitions, by the service's plan
-/// ([`Container::query_plan`](crate::Container::query_plan)). Each is named after its part of the
+/// The steps in which a client merges the rows of the partitions, as the service's plan says
+/// ([`Container::query_plan`](crate::Container::query_plan)). Each step is named after its part of the
 /// statement, such as `ORDER BY`. Empty if the client returns the rows of one partition after the other.
 ///
 /// ```

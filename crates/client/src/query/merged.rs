@@ -36,7 +36,8 @@ pub(super) const PAGE_ROWS: usize = 100;
 const PARALLEL_MAX: usize = 8;
 
 /// The levels of JSON around a sort key or group key, which can be a whole document: the body, the list
-/// of the rows, a row, the list of its keys, and the object whose `item` is the key.
+/// of the rows, a row, the list of its keys, and the object whose `item` is the key. They do not count
+/// for the depth of the key.
 const LEVELS_AROUND_KEY: usize = 5;
 
 /// A request for a page that is under way.
@@ -239,8 +240,8 @@ impl Merged {
 
     /// Replaces the partition of the last refused request by the partitions that it
     /// was split or merged into. `metadata` is the outcome of
-    /// [`metadata_without_range`]. If the partition still exists, or the metadata could
-    /// not be read, this call fails, and the next call requests the page again.
+    /// [`metadata_without_range`]. If the partition still exists, or the metadata could not
+    /// be read, the call fails, and the next call of [`Self::next_page`] requests the page again.
     fn replace_range(
         &mut self,
         metadata: Result<Option<Arc<ContainerMetadata>>, Error>,

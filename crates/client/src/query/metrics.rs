@@ -47,7 +47,7 @@ pub struct QueryMetrics {
     pub output_documents: u64,
     /// The bytes of the result (`outputDocumentSize`).
     pub output_bytes: u64,
-    /// The documents that an index found (`retrievedDocumentCount` multiplied with
+    /// The documents that an index found (`retrievedDocumentCount` multiplied by
     /// `indexUtilizationRatio`).
     pub index_hit_documents: f64,
     /// How many responses are in these sums.
@@ -199,12 +199,13 @@ impl IndexMetrics {
     }
 
     /// The paths of the indexes that were used, single ones first. The paths of a composite index are
-    /// one text.
+    /// one text, such as `/a ASC, /b DESC`.
     pub fn used(&self) -> Vec<String> {
         specs(&self.utilized_single_indexes, &self.utilized_composite_indexes)
     }
 
-    /// The paths of the indexes that would have helped, as [`used`](Self::used) has them.
+    /// The paths of the indexes that would have helped, single ones first. The paths of a composite
+    /// index are one text.
     pub fn missing(&self) -> Vec<String> {
         specs(&self.potential_single_indexes, &self.potential_composite_indexes)
     }

@@ -4,8 +4,9 @@
 //! The client plans with the planner of `perihelion-query`, which our server uses too. This
 //! costs no request. The client fetches the service's plan when it cannot plan itself: the parser
 //! or the planner does not understand the statement, or the statement sorts by the distance of
-//! a vector that the known metadata lacks. So a language feature that is newer than this client
-//! still works. With [`Query::with_service_plan`] the client always fetches the service's plan.
+//! a vector, and the cached metadata of the container does not have the path of this vector. So a
+//! language feature that is newer than this client still works. With [`Query::with_service_plan`]
+//! the client always fetches the service's plan.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_model::json::{self, Value};

@@ -21,7 +21,7 @@ pub(super) struct ReceivedPage<T> {
 }
 
 impl<T> ReceivedPage<T> {
-    /// A page none of whose rows is parsed.
+    /// A page whose rows are not parsed yet.
     pub(super) fn new(rows: Vec<Value>, continuation: Continuation, cost: PageCost) -> Self {
         ReceivedPage {
             parsed: Vec::with_capacity(rows.len()),
@@ -31,7 +31,7 @@ impl<T> ReceivedPage<T> {
         }
     }
 
-    /// A page whose rows are parsed.
+    /// A page whose rows are all parsed.
     pub(super) fn parsed(rows: Vec<T>, continuation: Continuation, cost: PageCost) -> Self {
         ReceivedPage { parsed: rows, unparsed: Vec::new().into_iter(), continuation, cost }
     }

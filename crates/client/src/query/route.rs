@@ -3,9 +3,9 @@
 //!
 //! The service alone answers a query of one whole partition key, even if only the filter
 //! names the key. The service alone also answers a query over the whole container that
-//! needs no merging, unless the container has very many ranges or the caller asks for
-//! parallel requests, or asks that each partition runs the statement unchanged. The client merges all
-//! other queries, and every query of a range or of a key prefix.
+//! needs no merging. This has three exceptions: the container has very many ranges, the caller
+//! asks for parallel requests, or the caller asks that each partition runs the statement
+//! unchanged. The client merges all other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
@@ -16,7 +16,7 @@
 //!
 //! The service's plan later replaces the client's own plan in two cases: the service refuses the
 //! statement that the client has rewritten, or the continuation token belongs to another
-//! statement. That statement may come from the service's plan.
+//! statement. In the second case the token may come from a query that ran by the service's plan.
 
 use std::sync::Arc;
 
@@ -57,6 +57,7 @@ pub(super) struct Decision {
 pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result<Decision, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
+    // The arms that do not return are queries that the client merges.
     match &query.scope {
         QueryScope::Range(_) => {}
         QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {}
@@ -122,8 +123,8 @@ pub(super) async fn decide_after_refusal(
 
 /// Decides how to run a query when the service has refused the first page of a statement that
 /// the client rewrote by its own plan. Either the client or the caller made a mistake; the
-/// service's plan shows which of them. If the service cannot plan the query, its error is about the
-/// caller's own text, and is returned. If its plan has the same statements, the first error is
+/// service's plan shows which of them. If the service cannot plan the query, its new error is about
+/// the caller's own text, and is returned. If the service's plan has the same statements, `error` is
 /// returned. If not, the query starts again by the service's plan.
 pub(super) async fn decide_after_refused_plan(
     container: &ContainerHandle,
@@ -148,7 +149,8 @@ fn direct_execution(query: &Query, scope: Scope) -> Result<Decision, Error> {
 }
 
 /// Runs a query by the client's own plan. If the continuation token belongs to another
-/// statement, it may come from a feed that had the service's plan.
+/// statement, the token may come from a query that ran by the service's plan. So the service's plan
+/// is tried then.
 async fn by_own_plan(
     container: &ContainerHandle,
     query: &Query,

@@ -12,9 +12,9 @@ use super::page::Page;
 use crate::Error;
 use crate::page_stream::PageStream;
 
-/// The pages of a query; a `Stream`. For each row that cannot be parsed as `T` it returns an error. After
-/// the errors it returns the page with its other rows, also those before the rows with errors. A page
-/// without other rows is left out. After any other error the stream ends.
+/// The pages of a query; a `Stream`. If some rows of a page cannot be parsed as `T`, the stream first
+/// returns one error for each of these rows, and then the page with all other rows. A page without
+/// other rows is left out. After any other error the stream ends.
 pub struct Pages<T> {
     pages: PageStream<QueryFeed<T>, Page<T>>,
 }

@@ -29,12 +29,12 @@ pub(super) struct Chunk {
     pub(super) wanted: Vec<WantedDocument>,
 }
 
-/// From this size on, different integers have the same double.
+/// 2^53. From this number on, different integers can have the same double.
 const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
 
-/// Whether a query can compare the key with the documents' own. A key has its numbers as doubles, as
-/// the service hashes them, but a query compares integers exactly. So a document with a large integer
-/// in its key is read by a point read.
+/// Whether a query can find documents by this key. A key has its numbers as doubles, because the
+/// service hashes doubles, but a query compares integers exactly. So a document with a large integer in
+/// its key is read by a point read.
 fn is_comparable(key: &PartitionKey) -> bool {
     key.values.iter().all(|value| match value {
         KeyValue::Number(number) => number.abs() < EXACT_INTEGER_LIMIT,

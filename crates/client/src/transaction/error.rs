@@ -29,9 +29,9 @@ pub enum TransactionError {
     /// The service has decided that the transaction fails, because one of its operations failed.
     /// In a read transaction, a document does not exist or cannot be read.
     Aborted(Box<AbortedTransaction>),
-    /// The transaction may or may not have been committed: its answer was lost, the repeats had
-    /// no clear answer either, or there was no time left to repeat it. Or an earlier commit of the
-    /// token may have been applied, and this commit did not find out. Never for reads.
+    /// The transaction may or may not have been committed: its answer was lost, and the repeats had
+    /// no clear answer either, or no time was left to repeat it. Another case: an earlier commit with
+    /// the same token may have been applied, and this commit did not find out. Never for reads.
     OutcomeUnknown(UnknownOutcome),
     /// The service did not process the transaction, and no earlier commit used its token.
     Failed(Error),
@@ -83,10 +83,11 @@ impl AbortedTransaction {
     /// ([`with_idempotency_token`](crate::DistributedWriteTransaction::with_idempotency_token));
     /// `None` if the service does not say that the transaction may succeed.
     ///
-    /// Do not try again with a new transaction, which has a random token. If the first token is
-    /// replayed later, for example after a crash, the client learns that its try was aborted, and
-    /// continues with this token. If the second try has used this token, the replay finds its
-    /// outcome. If the second try has used a random token, the replay applies the writes again.
+    /// Do not try again with a new transaction: it has a random token. The program may replay the
+    /// first token later, for example after a crash. Then the client learns that the first try was
+    /// aborted, and continues with the token of this method. If the second try has used this token, the
+    /// replay finds the outcome of the second try. If the second try has used a random token, the replay
+    /// applies the writes again.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
         self.next_token
     }

@@ -33,8 +33,8 @@ use crate::{Error, Etag};
 /// # }
 /// ```
 ///
-/// If a document does not exist, the transaction fails with
-/// [`TransactionError::Aborted`], which names it.
+/// If a document does not exist, the transaction fails with [`TransactionError::Aborted`]. The read
+/// of this document is a culprit of the error.
 ///
 /// # What the snapshot guarantees
 ///
@@ -81,7 +81,7 @@ impl DistributedReadTransaction {
     }
 
     /// Reads a document that must exist, with at least the writes that this session token
-    /// covers. The token is of another process; this client's own tokens need not be given.
+    /// covers. Give the token of another process; this client sends its own tokens itself.
     pub fn read_with_session_token(
         &mut self,
         container: &Container,

@@ -72,7 +72,7 @@ impl Transport for Lossy {
 /// The ambiguous error comes from a patch outside of a transaction, so it has no idempotency token:
 /// the token of the transaction is used.
 #[tokio::test(start_paused = true)]
-async fn an_ambiguous_error_of_a_run_is_never_a_failure() {
+async fn an_ambiguous_error_makes_the_outcome_unknown() {
     let embedded = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = Client::over(&embedded.endpoint(), Lossy(embedded.transport())).await.unwrap();
     let database = client.create_database_if_missing("shop").await.unwrap();

@@ -36,8 +36,8 @@ use crate::{Error, Etag};
 ///             println!("operation {index}: {}", result.status());
 ///         }
 ///     }
-///     // The answer was lost, and so were those of the repeats. Commit the same operations
-///     // with the same token later: it finds the outcome, and writes nothing twice.
+///     // The answer was lost, and so were the answers to the repeats. Commit the same operations
+///     // with the same token later: this finds the outcome, and writes nothing twice.
 ///     Err(TransactionError::OutcomeUnknown(unknown)) => {
 ///         println!("ask again with token {}", unknown.idempotency_token());
 ///     }
@@ -60,8 +60,8 @@ use crate::{Error, Etag};
 /// remembers a token for a day. How long Azure remembers a token is not published.
 ///
 /// If an earlier commit was not applied, another commit of its token applies it. So a program that
-/// has given a token up, and has written its documents in another way, must not replay it. After
-/// an abort that may be repeated, try again with
+/// has given a token up, and has written its documents in another way, must not replay the token.
+/// If an aborted transaction [is retriable](crate::AbortedTransaction::is_retriable), try again with
 /// [`AbortedTransaction::next_token`](crate::AbortedTransaction::next_token), and not with a new
 /// transaction.
 ///
@@ -239,8 +239,9 @@ impl DistributedWriteTransaction {
     }
 
     /// Commits the transaction: applies all of its writes, or none. However often this method is
-    /// called, the writes are applied at most once. A call after a commit, or after an abort that may not
-    /// be repeated, gets the same outcome again; any other call tries again.
+    /// called, the writes are applied at most once. A call after a commit, or after an abort that is not
+    /// [retriable](crate::AbortedTransaction::is_retriable), gets the same outcome again. Any other call
+    /// tries again.
     pub async fn commit(&self) -> Result<TransactionResults, TransactionError> {
         self.draft.run().await
     }

@@ -49,7 +49,7 @@ async fn operations_are_grouped_by_physical_partition() {
     world.reset_counters().await;
     check_all_applied(&collect(container.bulk((0..900).map(create))).await);
     let requests = world.requests("batch").await;
-    // At least nine full requests, and at most one more for each partition.
+    // At least nine requests of 100 operations, and at most one more for each partition.
     assert!((9..=12).contains(&requests), "{requests} requests");
     assert_eq!(world.requests("create_item").await, 0);
     assert_eq!(count(&container).await, 900);
@@ -169,7 +169,7 @@ async fn a_slow_caller_does_not_miss_the_end_of_a_pause() {
 }
 
 #[tokio::test]
-async fn lost_answers_are_repeated_or_reported_as_ambiguous() {
+async fn operations_with_lost_answers_are_repeated_or_ambiguous() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
     check_all_applied(&collect(container.bulk((0..3).map(create))).await);
@@ -190,6 +190,8 @@ async fn lost_answers_are_repeated_or_reported_as_ambiguous() {
     assert_eq!(is_ambiguous, [false, true, false, true, true, false], "{results:?}");
     assert_eq!(results[0].status().unwrap().code, 200);
     assert_eq!(results[2].status().unwrap().code, 204, "the repeated delete is not a success");
+    // The repeated create was refused, probably because of its own first attempt. So the error is
+    // not a conflict.
     let refused = results[4].error().unwrap();
     assert!(refused.status().unwrap().code == 409 && !refused.is_conflict(), "{refused}");
     assert_eq!(results[5].value::<Value>().unwrap()["n"], 1, "the increment was not applied exactly once");
@@ -239,7 +241,7 @@ async fn the_input_is_not_read_far_ahead_of_the_results() {
 }
 
 #[tokio::test]
-async fn results_with_documents_are_bounded_in_bytes() {
+async fn a_bulk_whose_results_exceed_the_byte_limit_reads_all_documents() {
     let world = World::new(3).await;
     let container = world.container("c", PARTITION_KEY).await;
     let text = "x".repeat(1000);
@@ -287,7 +289,7 @@ async fn a_dropped_bulk_leaves_nothing_running() {
     let mut bulk = container.bulk((0..600).map(create));
     assert!(bulk.next().await.is_some());
     world.fault(r#"{"operation":"batch","delayMs":60000}"#).await;
-    // Takes results until requests are under way that are not answered.
+    // Takes results until none comes for 50 ms. Then the requests under way are delayed ones.
     while let Ok(Some(_)) = tokio::time::timeout(Duration::from_millis(50), bulk.next()).await {}
     let running = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert!(running > before, "no request is under way");

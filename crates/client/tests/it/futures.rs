@@ -6,7 +6,7 @@ use perihelion_client::{
 };
 use serde_json::Value;
 
-/// A quarter of a 64 KiB stack, because futures are nested.
+/// A quarter of a stack of 64 KiB. The rest is for the program's own futures, which contain these.
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Compiles only when the future is `Send`.

@@ -47,6 +47,8 @@ async fn create_with_lost_responses(lost: u32) {
     assert_eq!(losses_left.load(Ordering::Relaxed), 0, "the responses were not lost");
     assert_eq!(orders.properties().await.unwrap().partition_key.paths, ["/customer"]);
 
+    // The existing container has another partition key. The client must notice this, although the
+    // responses to the create are lost.
     losses_left.store(lost, Ordering::Relaxed);
     let other_key = ContainerProperties::new("orders", "/region");
     let refused = shop.create_container_if_missing(&other_key).await.unwrap_err();

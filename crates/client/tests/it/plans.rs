@@ -195,8 +195,8 @@ async fn a_language_feature_that_only_the_service_knows_is_planned_by_the_servic
 
 #[tokio::test(start_paused = true)]
 async fn a_rewritten_statement_that_the_service_refuses_is_planned_by_the_service() {
-    // The statements in this service's plans have `1 = 1`. It refuses a rewritten statement, which has
-    // `orderByItems`, without `1 = 1`.
+    // A rewritten statement has `orderByItems`. This service adds `1 = 1` to the statements of its plans,
+    // and refuses a rewritten statement without `1 = 1`.
     let strict = |body: &str| match body {
         _ if body.starts_with("plan:") => Reaction::EditAnswer { from: "WHERE (", to: "WHERE (1 = 1 AND " },
         _ if body.contains("orderByItems") && !body.contains("1 = 1") => Reaction::Refuse,

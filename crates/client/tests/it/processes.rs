@@ -13,6 +13,7 @@ use perihelion_testkit::wait::wait_until;
 use perihelion_testkit::{TestServer, examples};
 use serde_json::json;
 
+/// The longest time that a test waits for a condition.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// For each order, the instances that have processed it.
@@ -72,6 +73,7 @@ async fn a_killed_process_is_replaced_by_another_and_no_change_is_lost() {
     let text = format!("AccountEndpoint=https://{}/;AccountKey={EMULATOR_KEY};", server.address());
 
     let processed = Processed::default();
+    // The first start builds the examples, which takes long.
     let first = tokio::task::spawn_blocking({
         let (text, processed) = (text.clone(), Arc::clone(&processed));
         move || start("first", &text, &processed)

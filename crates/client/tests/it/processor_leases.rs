@@ -18,14 +18,18 @@ use serde_json::{Value, json};
 
 use crate::processors::{Shop, wait_until};
 
+/// The longest time that a test waits for a condition.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// Counts changes, and blocks its thread for `blocks_for` at each page.
 #[derive(Clone, Default)]
 struct Counter {
     pages: Arc<AtomicU32>,
+    /// How often each document was processed, by its id.
     ids: Arc<Mutex<BTreeMap<String, u32>>>,
+    /// The number of events `Released`.
     released: Arc<AtomicU32>,
+    /// The number of events `HandlerBlocked`.
     blocked: Arc<AtomicU32>,
     blocks_for: Duration,
 }
@@ -76,7 +80,7 @@ async fn a_limited_instance_leaves_no_range_without_an_owner() {
 }
 
 /// An instance finds more leases in its name than it may have: it was started again with a lower
-/// limit, or others have handed their leases over late.
+/// limit, or other instances have handed leases over to it late.
 #[tokio::test(start_paused = true)]
 async fn an_instance_gives_back_the_leases_beyond_its_limit() {
     let shop = Shop::new(4).await;
@@ -135,12 +139,13 @@ async fn a_page_whose_handler_blocked_the_only_thread_is_processed_once() {
     })
     .await;
     assert_eq!(blocking.pages.load(Ordering::SeqCst), 1, "the page was processed again");
-    assert_eq!(blocking.blocked.load(Ordering::SeqCst), 1, "the handler was not told");
+    assert_eq!(blocking.blocked.load(Ordering::SeqCst), 1, "there was not one HandlerBlocked event");
     processor.stop().await;
 }
 
-/// The first instance has fixed "now" and created its lease, but has ended before it stored the
-/// marker, the document which says that all leases exist. Then the range is split.
+/// The first instance has stored the start position, which is "now", and has created its lease. It
+/// has ended before it stored the marker, the document which says that all leases exist. Then the
+/// range is split.
 #[tokio::test(start_paused = true)]
 async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     let shop = Shop::new(1).await;
@@ -159,27 +164,27 @@ async fn a_split_while_the_first_leases_are_created_skips_no_change() {
 }
 
 /// A region that lags: some point reads of leases get an old version.
-struct Lags {
+struct LaggingRegion {
     server: InProcess,
-    lagging: Arc<Lagging>,
+    old_reads: Arc<OldReads>,
 }
 
+/// The reads that get an old version of the lease. The test sets both fields.
 #[derive(Default)]
-struct Lagging {
-    /// The answer that a lagging read gets: an old version of the lease, which the test sets.
-    old: Mutex<Option<Response>>,
-    /// How many more reads of leases get the old version.
-    reads_left: AtomicU32,
+struct OldReads {
+    /// The answer with the old version.
+    answer: Mutex<Option<Response>>,
+    /// How many more reads get this answer.
+    left: AtomicU32,
 }
 
-impl Transport for Lags {
+impl Transport for LaggingRegion {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let is_lease_read = request.method == Method::GET && request.target.path().contains("lease.");
         if is_lease_read {
             let take = |left: u32| left.checked_sub(1);
-            let is_old =
-                self.lagging.reads_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
-            if is_old && let Some(old) = self.lagging.old.lock().unwrap().clone() {
+            let is_old = self.old_reads.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
+            if is_old && let Some(old) = self.old_reads.answer.lock().unwrap().clone() {
                 return Ok(old);
             }
         }
@@ -187,13 +192,14 @@ impl Transport for Lags {
     }
 }
 
-/// Another client has written the lease, as an instance that asks for it does, and the owner's
-/// region does not show the write yet.
+/// Another client has written the lease, like an instance that asks for the lease. The owner's
+/// region does not show this write yet.
 #[tokio::test(start_paused = true)]
 async fn a_region_that_lags_does_not_take_the_lease_away() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
-    let lagging = Arc::new(Lagging::default());
-    let transport = Lags { server: server.embedded().transport(), lagging: Arc::clone(&lagging) };
+    let old_reads = Arc::new(OldReads::default());
+    let transport =
+        LaggingRegion { server: server.embedded().transport(), old_reads: Arc::clone(&old_reads) };
     let client = Client::over(&server.endpoint(), transport).await.unwrap();
     let shop = client.create_database_if_missing("shop").await.unwrap();
     let orders = shop.create_container_if_missing(&ContainerProperties::new("orders", "/pk")).await.unwrap();
@@ -215,14 +221,14 @@ async fn a_region_that_lags_does_not_take_the_lease_away() {
         .header("etag", lease["_etag"].as_str().unwrap())
         .body(bytes::Bytes::from(lease.to_string()))
         .unwrap();
-    *lagging.old.lock().unwrap() = Some(old);
-    lagging.reads_left.store(15, Ordering::SeqCst);
+    *old_reads.answer.lock().unwrap() = Some(old);
+    old_reads.left.store(15, Ordering::SeqCst);
     let mut touched = lease.clone();
     touched["touched"] = json!(true);
     direct.replace(id, id, &touched).await.unwrap();
     orders.create("a", &json!({"id": "1", "pk": "a"})).await.unwrap();
     wait_until("the change is processed", LIMIT, async || counter.count() == 1).await;
-    wait_until("the reads are used up", LIMIT, async || lagging.reads_left.load(Ordering::SeqCst) == 0).await;
+    wait_until("the reads are used up", LIMIT, async || old_reads.left.load(Ordering::SeqCst) == 0).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(counter.released.load(Ordering::SeqCst), 0, "the lease was lost");
     assert_eq!(counter.pages.load(Ordering::SeqCst), 1, "the page was processed again");

@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+/// The longest time that a test waits for a condition.
 const LIMIT: Duration = Duration::from_secs(600);
+/// The default of [`ProcessorOptions::lease_duration`].
 const LEASE_DURATION: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Deserialize)]
@@ -90,7 +92,7 @@ impl ChangeHandler for Recorder {
             _ => {}
         }
         drop(record);
-        assert!(!self.panics_at_events, "an event");
+        assert!(!self.panics_at_events, "this handler panics at each event");
     }
 }
 
@@ -199,7 +201,8 @@ async fn the_leases_of_a_killed_instance_are_taken_when_they_have_expired() {
     let killed = shop.start("killed", &hanging).await;
     shop.wait_for_shares(&[("killed", 3)]).await;
     // The handler of the first instance has the pages and does not end. The leases of this instance
-    // are renewed meanwhile, so none of them expires.
+    // are renewed meanwhile, so none of them expires. The other instance may get one lease as its
+    // share.
     let other = shop.start("other", &recorder).await;
     tokio::time::sleep(LEASE_DURATION * 3).await;
     assert!(shop.shares().await["killed"] >= 2, "leases of a living instance were taken as expired");
@@ -344,11 +347,11 @@ async fn a_panic_in_on_event_stops_neither_the_supervisor_nor_a_worker() {
 }
 
 /// A handler that refuses every page and has no callback for poison documents. Counts its calls.
-struct Refuses {
+struct RefusingHandler {
     calls: Arc<Mutex<u32>>,
 }
 
-impl ChangeHandler for Refuses {
+impl ChangeHandler for RefusingHandler {
     type Item = Document;
 
     async fn handle(&self, _changes: Changes<Document>) -> Result<(), HandlerError> {
@@ -362,13 +365,15 @@ async fn without_a_poison_callback_no_document_is_skipped() {
     let shop = Shop::new(1).await;
     shop.write(0..1).await;
     let calls = Arc::new(Mutex::new(0));
-    let handler = Refuses { calls: Arc::clone(&calls) };
+    let handler = RefusingHandler { calls: Arc::clone(&calls) };
     let started = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", handler, options()).await;
     wait_until("many attempts", LIMIT, async || *calls.lock().unwrap() > 20).await;
     assert_eq!(shop.lags().await[0].changes, 1);
     started.unwrap().stop().await;
 }
 
+/// A change with all versions has its log sequence number in `metadata`. A document may have a member
+/// of this name too.
 #[tokio::test(start_paused = true)]
 async fn the_lag_counts_a_document_with_a_member_named_metadata() {
     let shop = Shop::new(1).await;
@@ -420,7 +425,7 @@ async fn a_processor_cannot_start_at_a_token_or_with_all_versions_at_the_beginni
 async fn an_instance_that_fails_hands_its_leases_over() {
     let shop = Shop::new(4).await;
     shop.write(0..200).await;
-    let failing = Refuses { calls: Arc::default() };
+    let failing = RefusingHandler { calls: Arc::default() };
     let named = options().with_instance("first");
     let _first =
         ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", failing, named).await.unwrap();

@@ -308,6 +308,7 @@ async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncF
 #[tokio::test(start_paused = true)]
 async fn a_continuation_token_continues_in_another_process() {
     let (_world, orders) = orders_in_four_partitions().await;
+    // Seven statements with continuation tokens.
     for statement in &IN_ORDER[..7] {
         let query = Query::new(*statement).with_max_items(9);
         let rows = page_by_page(&orders, query, async |_| {}).await;
@@ -400,7 +401,7 @@ async fn the_query_continues_after_a_failed_request() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_loses_no_row() {
     let (world, orders) = orders_in_four_partitions().await;
-    // One call is dropped for certain.
+    // Because of the first rule at least one call is dropped.
     world.fault(r#"{"operation":"query","count":1,"delayMs":300}"#).await;
     world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
@@ -458,7 +459,7 @@ async fn errors_name_the_cause() {
 #[tokio::test(start_paused = true)]
 async fn a_row_that_cannot_be_parsed_does_not_hide_other_rows() {
     let (_world, orders) = orders_in_four_partitions().await;
-    // Every seventh order has no weight, which becomes a text.
+    // Every seventh order has no weight. Its row is the text `none`, which is not a number.
     let weights = "SELECT VALUE c.weight ?? 'none' FROM c";
     let orders_with_weight = (0..ORDERS).filter(|number| !number.is_multiple_of(7)).count();
     for query in [
@@ -556,7 +557,7 @@ async fn a_continuation_token_of_another_range_is_refused() {
     assert!(orders.query::<String>(sorted("-20").with_continuation(token)).collect().await.is_ok());
     let error = orders.query::<String>(sorted("20-FF").with_continuation(token)).collect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
-    assert!(error.to_string().contains("it is of a query over other keys"), "{error}");
+    assert!(error.to_string().contains("it belongs to a query over other keys"), "{error}");
 }
 
 /// The vector and the text of an order. No two orders have the same angle, so that ranks are unique.

@@ -1,8 +1,8 @@
 //! Secret text: it is not printed, and its memory is cleared when it is dropped.
 //!
-//! The memory of a header that is made here is cleared in the same way. Requests share the
-//! header of a cached token without copies, and its memory is cleared when the last
-//! request has dropped it.
+//! The memory of a header that is made here is cleared in the same way. The cache and all requests
+//! share the header of a token without copies, and the memory is cleared when the last of them
+//! has dropped the header.
 
 use std::fmt;
 
@@ -40,8 +40,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A sensitive header that consists of a prefix and a secret, which is not encoded.
-/// `None` when the text cannot be a header, or is longer than the service accepts.
+/// A sensitive header: the prefix, and then the secret without any change. `None` when the text
+/// cannot be a header, or is longer than the service accepts.
 pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + secret.len()));
     text.extend_from_slice(prefix.as_bytes());
@@ -49,8 +49,8 @@ pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     into_sensitive_header(text)
 }
 
-/// A sensitive header that consists of a prefix and a secret, which is
-/// percent-encoded. `None` when the text is longer than the service accepts.
+/// A sensitive header: the prefix, and then the secret, which this function percent-encodes. `None`
+/// when the text is longer than the service accepts.
 pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     // Sized for the worst case: a buffer that grows would leave copies of the secret
@@ -58,6 +58,7 @@ pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> 
     let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + 3 * secret.len()));
     text.extend_from_slice(prefix.as_bytes());
     for byte in secret.bytes() {
+        // The characters that JavaScript's `encodeURIComponent` does not encode.
         if byte.is_ascii_alphanumeric() || b"-_.~!*'()".contains(&byte) {
             text.push(byte);
         } else {

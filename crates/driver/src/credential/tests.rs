@@ -1,4 +1,4 @@
-//! The authorization headers of each kind of credential, and that no secret is shown.
+//! The authorization header of each kind of credential. No error and no `Debug` text shows a secret.
 
 use super::*;
 use perihelion_wire::signature::{EMULATOR_KEY, SignedDate};
@@ -68,6 +68,7 @@ fn a_bad_credential_is_refused_and_does_not_appear_in_the_error() {
         let error = refusal.unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Input);
         assert!(!format!("{error} {error:?}").contains("sec"), "{error}");
+        // "c2V" is the beginning of "secret" in base64.
         assert!(!format!("{error} {error:?}").contains("c2V"), "{error}");
     }
 }

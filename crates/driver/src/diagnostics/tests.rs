@@ -122,16 +122,20 @@ fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
         diagnostics.attempts().all(|attempt| attempt.effects.is_empty()),
         "the effect of an omitted attempt is not recorded"
     );
-    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "omitted attempts are charged");
+    assert_eq!(
+        diagnostics.charge(),
+        (ATTEMPTS_MAX + 7) as f64,
+        "the charges of omitted attempts are included"
+    );
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted_attempts()), (ATTEMPTS_MAX, 7));
-    assert!(diagnostics.to_string().ends_with("; and 7 more"));
+    assert!(diagnostics.to_string().ends_with("; attempts not shown: 7"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
     let error = crate::Error::timeout("late").with_diagnostics(diagnostics);
     assert_eq!(error.to_string(), format!("late (attempt {}, region West US)", ATTEMPTS_MAX + 7));
 }
 
 #[test]
-fn the_connection_the_phases_and_the_metadata_are_in_both_forms() {
+fn json_and_text_show_the_connection_the_phases_and_the_metadata() {
     let mut diagnostics = Diagnostics { elapsed: Duration::from_millis(20), ..Diagnostics::default() };
     let work = |kind, elapsed| MetadataWork {
         kind,
@@ -170,7 +174,7 @@ fn the_connection_the_phases_and_the_metadata_are_in_both_forms() {
 }
 
 /// Diagnostics are moved with every answer, so their size matters for every
-/// operation. One attempt must not need the list.
+/// operation. The diagnostics of a single attempt must not allocate a list.
 #[test]
 fn diagnostics_stay_small() {
     assert!(size_of::<Attempt>() <= 240, "{}", size_of::<Attempt>());

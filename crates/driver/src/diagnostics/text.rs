@@ -19,7 +19,7 @@ impl fmt::Display for Diagnostics {
             write!(f, "; waited {:.1} ms for the {}", milliseconds(work.elapsed), work.kind.name())?;
         }
         if self.omitted > 0 {
-            write!(f, "; and {} more", self.omitted)?;
+            write!(f, "; attempts not shown: {}", self.omitted)?;
         }
         if let Some(resolution) = self.resolution {
             write!(f, "; resolved: {}", resolution.name())?;
@@ -60,7 +60,7 @@ fn write_attempt(f: &mut fmt::Formatter<'_>, attempt: &Attempt) -> fmt::Result {
 }
 
 /// ` over HTTP/2 connection 3 (new, 4 streams), connecting 12.0 ms, first byte 1.1 ms, body 0.1 ms`.
-/// Waits of no length are left out.
+/// A wait that took no time is left out.
 fn write_transfer(f: &mut fmt::Formatter<'_>, transfer: &Transfer) -> fmt::Result {
     if let (Some(protocol), Some(number)) = (transfer.protocol(), transfer.connection()) {
         let new = if transfer.is_new_connection() { "new, " } else { "" };

@@ -11,6 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
     carrier: Option<Carrier>,
+    /// What the request waited for before a connection took it.
     waiting: Wait,
     waited_us: u32,
     /// [`NEVER`] when no answer began.
@@ -90,8 +91,8 @@ impl Transfer {
         self.carrier.is_some_and(|carrier| carrier.is_new)
     }
 
-    /// How many requests the connection carried when it took this one, with this one; always 1
-    /// over HTTP/1.1, and 0 when no connection took the request.
+    /// The number of requests on the connection just after it took this request. Always 1 over
+    /// HTTP/1.1, and 0 when no connection took the request.
     pub fn streams(&self) -> u16 {
         self.carrier.map_or(0, |carrier| carrier.streams)
     }

@@ -34,7 +34,8 @@ impl Driver {
     /// its outcome is not known ([`Error::is_ambiguous`]). In the second case, run a transaction
     /// with the same operations and the token of
     /// [`Diagnostics::idempotency_token`](crate::diagnostics::Diagnostics::idempotency_token)
-    /// again: the service answers as it answered, or would have answered, the first time.
+    /// again. If the service has decided the first run, it repeats its answer. Otherwise it runs
+    /// the transaction now.
     ///
     /// A transaction that writes is a replay if its token was given ([`Transaction::set_token`]),
     /// or if an earlier run of the transaction or of a clone may have used the token. Every error
@@ -269,12 +270,14 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
         _ if status.code == status::TRANSACTION_ABORTED.code => {
-            "the service has aborted the transaction under this token, but it is not known whether an earlier run \
-             has committed it: after an abort a run goes on with a second token, which follows from the first"
+            "the service has aborted the transaction with this token, but it is not known whether an earlier \
+             run has committed it: after an abort, a run tries again with a second token, which is computed \
+             from the first"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
             "the idempotency token was used for other operations, or the service refuses an operation. So it is \
-             still unknown what the token did: replay it with exactly the same operations and documents"
+             still unknown whether an earlier run with the token was applied: replay the token with exactly \
+             the same operations and documents"
         }
         status::TRANSACTION_INVALID_OPERATION => {
             "the service refuses an operation of the transaction, or its idempotency token was used for other \
@@ -287,8 +290,8 @@ fn describe_failure(error: Error) -> Error {
         | status::TRANSACTION_DISPATCH_FAILED => "the coordinator of transactions failed",
         _ => return error,
     };
-    // The words of the service, where there are any, say more. Our server sends them in a header,
-    // because a refusal of this endpoint has no body.
+    // If the service sent a text, it says more than ours. Our server sends it in a header, because a
+    // refusal of this endpoint has no body.
     let reason = error.headers().get(&headers::REASON).and_then(|reason| reason.to_str().ok());
     let words = reason.unwrap_or(error.message());
     // The body of these answers holds the results, so `words` is not an error message.

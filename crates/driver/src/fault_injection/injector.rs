@@ -68,7 +68,7 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) route: &'a Route,
     pub(crate) protocol: Protocol,
-    /// The number of the HTTP/2 connection.
+    /// The number of the HTTP/2 connection; `None` over HTTP/1.1.
     pub(crate) shard: Option<u64>,
 }
 
@@ -84,7 +84,8 @@ impl Fault {
         &self.0.rule.effect
     }
 
-    /// The rule's name, or nothing. The text of an injected failure ends with it.
+    /// The rule's name in backticks, after a space; empty if the rule has no name. The text of an
+    /// injected failure ends with it.
     pub(crate) fn label(&self) -> String {
         self.0.label()
     }

@@ -235,7 +235,7 @@ impl RuleJson {
             Some(ConnectJson::Hang) => rule = rule.with_hanging_connections(),
             None => {}
         }
-        Ok(self.apply_conditions(rule))
+        Ok(self.apply_other_members(rule))
     }
 
     /// Takes the members of an injected answer.
@@ -265,7 +265,9 @@ impl RuleJson {
                 .ok()
                 .zip(value.as_str().and_then(|text| HeaderValue::from_str(text).ok()));
             let Some((header, value)) = parsed else {
-                return Err(BadFaultRule(format!("`headers`: `{name}` is not a header name with a text")));
+                return Err(BadFaultRule(format!(
+                    "`headers`: `{name}` is not a header name, or its value is not a text for a header"
+                )));
             };
             answer = answer.with_header(header, value);
         }
@@ -276,7 +278,8 @@ impl RuleJson {
         }))
     }
 
-    fn apply_conditions(self, mut rule: FaultRule) -> FaultRule {
+    /// Sets everything in the rule except its effect.
+    fn apply_other_members(self, mut rule: FaultRule) -> FaultRule {
         rule.name = self.name;
         rule.is_enabled = self.enabled.unwrap_or(true);
         rule.delay = Duration::from_millis(self.delay_ms.unwrap_or(0));
@@ -303,7 +306,7 @@ impl RuleJson {
     }
 }
 
-/// Reads a member that is present. Refuses `null`.
+/// Reads a member that is present in the text. Refuses `null`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -100,7 +100,7 @@ pub(crate) enum ConnectionFault {
     Garbage,
 }
 
-/// A fault of the opening of a connection.
+/// What happens to a connection that is being opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectFault {
     Refuse,

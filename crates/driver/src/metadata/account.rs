@@ -26,8 +26,8 @@ const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const OPENING_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
-/// A driver that has been opening for this long does not read the account again: regions that hang
-/// would make the driver wait as long again.
+/// A driver that has been opening for this long does not read the account again. If regions hang,
+/// another read would take as long as the first one.
 const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many of the regions next to the application are asked, by their usual host names, when a
@@ -61,7 +61,8 @@ struct Refreshes {
     under_way: Option<RefreshUnderWay>,
 }
 
-/// A refresh that one caller, an operation or the background task, makes for all others.
+/// A refresh that one caller makes for all others. The caller is an operation or the background
+/// task.
 #[derive(Debug, Clone)]
 struct RefreshUnderWay {
     /// Closed when the refresh has ended, or when the caller that makes it was dropped.
@@ -94,7 +95,7 @@ impl AccountReader {
 
     /// Reads the account from the first location that answers with success. Unavailable
     /// endpoints and the endpoint `suspect` are asked after the others. Returns whether the answer
-    /// was published: false if an account that was read later was published before it.
+    /// was published: false if the answer to a later read was already published.
     async fn read(
         &self,
         requests: &impl MetadataRequests,
@@ -114,7 +115,7 @@ impl AccountReader {
                 && !account.has_endpoint(&location.endpoint);
             match requests.read_account(&location, deadline).await {
                 Ok(body) if is_guessed && !self.document_lists(&account, &body, &location.endpoint) => {
-                    let text = format!("{}: the endpoint of another account", location.endpoint);
+                    let text = format!("{} is the endpoint of another account", location.endpoint);
                     first_error = first_error.or(Some(Error::answer(text)));
                 }
                 Ok(body) => {
@@ -211,8 +212,8 @@ impl AccountReader {
         refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));
         drop((refreshes, end_sender));
         if let Err(error) = result {
-            // A warning would come every few seconds while the service does not answer. The failed
-            // operations are reported.
+            // This is not a warning, because it is repeated every few seconds while the service does
+            // not answer. The operations that fail are reported anyway.
             tracing::info!(
                 error = error.message(),
                 "the account could not be read; its regions stay as they were"
@@ -250,9 +251,9 @@ impl AccountReader {
             |region: &&Region| account.read_locations.iter().all(|location| location.region != **region);
         let preferred = self.region_order.iter().filter(|_| !self.is_by_distance);
         for region in preferred.filter(is_unknown) {
-            let has: Vec<&str> =
+            let account_regions: Vec<&str> =
                 account.read_locations.iter().map(|location| location.region.name()).collect();
-            tracing::warn!(%region, ?has, "the account does not have this preferred region");
+            tracing::warn!(%region, ?account_regions, "the account does not have this preferred region");
         }
     }
 

@@ -199,7 +199,7 @@ impl Container {
             publication.confirmed_at = Some(read_at);
         }
         metadata.sessions.forget_unknown_ranges(&metadata.ranges, read_at);
-        let has_unknown_range = metadata.sessions.has_range_outside(&metadata.ranges);
+        let has_unknown_range = metadata.sessions.has_unknown_range(&metadata.ranges);
         self.metadata.store(Some(Arc::clone(&metadata)));
         self.has_unknown_range.store(has_unknown_range, Ordering::Release);
         let reads = self.reads_missing_range.load(Ordering::Relaxed);
@@ -261,14 +261,15 @@ mod tests {
     /// in the metadata that is being discarded.
     #[test]
     fn sessions_survive_while_metadata_is_discarded_and_published() {
-        let (metadata, turn) = (metadata(), AtomicU32::new(0));
+        // The number of containers whose metadata the thread may discard.
+        let (metadata, released) = (metadata(), AtomicU32::new(0));
         let containers: Vec<_> = (0..20_000).map(|_| Container::new("shop", "orders")).collect();
         let first = |container: &Arc<Container>| container.publish(metadata.clone(), Instant::now());
         let published: Vec<_> = containers.iter().map(first).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for (number, container) in (1..).zip(&containers) {
-                    while turn.load(Ordering::SeqCst) < number {
+                    while released.load(Ordering::SeqCst) < number {
                         std::hint::spin_loop();
                     }
                     container.discard(None);
@@ -276,7 +277,7 @@ mod tests {
             });
             for ((number, container), first) in (1..).zip(&containers).zip(&published) {
                 let next = metadata.clone();
-                turn.store(number, Ordering::SeqCst);
+                released.store(number, Ordering::SeqCst);
                 let current = container.publish(next, Instant::now());
                 assert!(Arc::ptr_eq(&current.sessions, &first.sessions), "the sessions were lost");
             }

@@ -198,13 +198,14 @@ async fn fetch_ranges(
         if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
             break;
         }
-        // An empty etag would mean the first page.
+        // A request with an empty etag would get the first page again.
         etag = response.headers.get(&headers::ETAG).filter(|etag| !etag.is_empty()).cloned();
         bytes += response.body.len();
         if bytes > RANGE_BYTES_MAX {
             return Err(too_large(format!("{RANGE_BYTES_MAX} bytes")));
         }
-        // A part of the ranges is not enough: a parent whose children are missing would be used.
+        // The feed must be complete. If the children of a range were missing, the driver would use
+        // their parent, which does not exist any more.
         if bodies.len() == RANGE_PAGES_MAX {
             return Err(too_large(format!("{RANGE_PAGES_MAX} pages")));
         }

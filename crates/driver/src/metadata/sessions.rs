@@ -31,7 +31,7 @@ const TOKEN_BYTES_MAX: usize = 1024;
 /// The most bytes of the tokens of all unknown ranges. An unknown range was named by a session token,
 /// but is not among the container's ranges, and none of them has replaced it. Each request to one
 /// range carries all these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`].
-/// Further unknown ranges are ignored until the container's ranges were read again.
+/// Further unknown ranges are ignored until the container's ranges are read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
 /// How long a range is kept after a read of the container's ranges did not list it. A region may
@@ -59,9 +59,9 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Records the session token of an answer, which may name several ranges. Parts
-    /// that cannot be parsed are ignored. With `ranges`, the container's ranges, a token that
-    /// adds a range has a second effect: the progress of a range that was split or merged goes
-    /// over to the ranges that replaced it.
+    /// that cannot be parsed are ignored. `ranges` are the container's ranges; `None` if they are not
+    /// known. When the token adds a range, the progress of ranges that were split or merged moves
+    /// to the known ranges that replaced them.
     pub(crate) fn record(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
         if session_token::split(token).any(|part| map.is_newer(part)) {
@@ -78,7 +78,7 @@ impl Sessions {
     /// was read at `read_at`.
     pub(crate) fn forget_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) {
         let is_unchanged =
-            |known: &Arc<RangeProgress>| !is_outside(&known.range, ranges) && known.unknown_since.is_none();
+            |known: &Arc<RangeProgress>| !is_unknown(&known.range, ranges) && known.unknown_since.is_none();
         if !self.map.load().ranges.iter().all(is_unchanged) {
             self.map.rcu(|map| map.without_old_unknown_ranges(ranges, read_at));
         }
@@ -116,7 +116,7 @@ impl Sessions {
         let _ = self.header_for(range);
         let map = self.map.load();
         compound(
-            map.ranges.iter().filter(|known| *known.range == *range.id || is_outside(&known.range, ranges)),
+            map.ranges.iter().filter(|known| *known.range == *range.id || is_unknown(&known.range, ranges)),
         )
     }
 
@@ -127,8 +127,8 @@ impl Sessions {
 
     /// Whether the sessions contain a range that is not in `ranges` and was not
     /// replaced by one of `ranges`.
-    pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
-        self.map.load().ranges.iter().any(|known| is_outside(&known.range, ranges))
+    pub(crate) fn has_unknown_range(&self, ranges: &RangeMap) -> bool {
+        self.map.load().ranges.iter().any(|known| is_unknown(&known.range, ranges))
     }
 
     /// The progress of a range.
@@ -166,7 +166,7 @@ fn compound<'a>(
 }
 
 /// Whether a range is not in `ranges`, and was not replaced by one of `ranges`.
-fn is_outside(id: &str, ranges: &RangeMap) -> bool {
+fn is_unknown(id: &str, ranges: &RangeMap) -> bool {
     let is_ancestor = || ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
     ranges.get(id).is_none() && !is_ancestor()
 }
@@ -216,7 +216,7 @@ impl SessionMap {
         let parts = session_token::split(token).filter(|part| part.len() <= TOKEN_BYTES_MAX);
         let mut unknown_bytes = None;
         for (range, progress) in parts.filter_map(session_token::parse_part) {
-            match ranges.filter(|ranges| is_outside(range, ranges)) {
+            match ranges.filter(|ranges| is_unknown(range, ranges)) {
                 None => next.raise(range, &progress),
                 Some(ranges) => {
                     let bytes = unknown_bytes.get_or_insert_with(|| self.unknown_bytes(ranges));
@@ -234,7 +234,7 @@ impl SessionMap {
 
     /// The length of all tokens of ranges that are not in `ranges`, in bytes.
     fn unknown_bytes(&self, ranges: &RangeMap) -> usize {
-        let unknown = self.ranges.iter().filter(|known| is_outside(&known.range, ranges));
+        let unknown = self.ranges.iter().filter(|known| is_unknown(&known.range, ranges));
         unknown.map(|known| known.header.len()).sum()
     }
 
@@ -259,7 +259,7 @@ impl SessionMap {
     fn without_old_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) -> SessionMap {
         let mut next = SessionMap::default();
         for known in &self.ranges {
-            let since = is_outside(&known.range, ranges).then(|| known.unknown_since.unwrap_or(read_at));
+            let since = is_unknown(&known.range, ranges).then(|| known.unknown_since.unwrap_or(read_at));
             if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT_FOR) {
                 next.ranges.push(Arc::new(RangeProgress { unknown_since: since, ..(**known).clone() }));
             }

@@ -178,9 +178,9 @@ impl DriverOptions {
         }
     }
 
-    /// The options as the driver uses them. The environment sets options that are not set. One of its
-    /// variables, for circuit breakers, wins over the application. Bad values are refused, and the
-    /// times of circuit breakers and topology are cut to [`check::TIME_MAX`].
+    /// The options as the driver uses them. Options that are not set get the values of the
+    /// environment. The environment's override for circuit breakers wins over the option. Bad values
+    /// are refused, and the times of circuit breakers and topology are cut to [`check::TIME_MAX`].
     pub(crate) fn resolved(self, environment: &Environment) -> Result<Self, Error> {
         // The application's options are checked before they are combined with the environment's.
         check::driver_options(&self)?;

@@ -22,13 +22,15 @@
 //! | `AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS` | [`TopologyOptions::unavailable_for`] | milliseconds above 0 |
 //! | `AZURE_COSMOS_APPLICATION_REGION` | [`DriverOptions::application_region`] | a region of Azure |
 //!
+//! `PPCB` is Microsoft's name for the circuit breakers (per-partition circuit breaker).
+//!
 //! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an empty
 //! variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
 //! threshold. Options in code win over the environment. Only the two overrides, which are for
-//! emergencies, win over options in code. The other variables of circuit breakers and those
-//! of unavailable endpoints apply when code left the option at its default. The region applies
-//! when code chooses no regions. A value that cannot be parsed is an error that names the
-//! variable, so that a mistake is noticed.
+//! emergencies, win over options in code. A variable that sets an option of
+//! [`CircuitBreakerOptions`] or [`TopologyOptions`] applies when code left that option at its
+//! default. The region applies when code chooses no regions. A value that cannot be parsed is an
+//! error that names the variable, so that a mistake is noticed.
 //!
 //! The options of connections have variables, too: see
 //! [`HttpOptions`](crate::transport::HttpOptions).

@@ -55,7 +55,9 @@ struct Defaults {
 /// Defaults for documents. A request has 6 s, as in Microsoft's driver. That driver
 /// has no timeout for the whole operation. Here the timeout is 65 s, enough for four
 /// attempts of 6 s, 5 s of waiting for a moving write region and 30 s for conflicting
-/// writes. An operation that is to succeed after minutes of throttling needs a longer timeout.
+/// writes. The waits for throttled requests may take 18 times the longest single wait of 15 s,
+/// which is 270 s. An operation that is to succeed after minutes of throttling needs a longer
+/// timeout.
 const DATA_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
@@ -101,8 +103,8 @@ pub(crate) struct OptionLayers {
 }
 
 impl OptionLayers {
-    /// Checks the options of one driver, which include those of its runtime and of the
-    /// environment.
+    /// Checks the options of one driver, and combines them with the defaults of each class of
+    /// operations. `driver` includes the options of the driver's runtime and of the environment.
     pub(crate) fn new(driver: &OperationOptions, overrides: Overrides) -> Result<Self, Error> {
         check::operation_options(driver)?;
         let nothing = OperationOptions::default();

@@ -10,9 +10,14 @@ use crate::options::Environment;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-const CLASSES: [OperationClass; 3] =
-    [OperationClass::Document, OperationClass::MetadataRead, OperationClass::MetadataWrite];
+const CLASSES: [OperationClass; 4] = [
+    OperationClass::Document,
+    OperationClass::Transaction,
+    OperationClass::MetadataRead,
+    OperationClass::MetadataWrite,
+];
 
+/// Options of an operation in which nothing is set.
 fn nothing() -> OperationOptions {
     OperationOptions::default()
 }
@@ -255,24 +260,24 @@ fn backup() -> Endpoint {
 
 #[test]
 fn bad_options_are_refused_with_advice() {
-    let operation = |options: OperationOptions| DriverOptions::default().with_operation(options);
-    let breaker = |options| DriverOptions::default().with_circuit_breaker(options);
-    let topology = |options| DriverOptions::default().with_topology(options);
-    let (zero, breakers, topologies) =
+    let with_operation = |options: OperationOptions| DriverOptions::default().with_operation(options);
+    let with_breaker = |options| DriverOptions::default().with_circuit_breaker(options);
+    let with_topology = |options| DriverOptions::default().with_topology(options);
+    let (zero, breaker_options, topology_options) =
         (Duration::ZERO, CircuitBreakerOptions::default, TopologyOptions::default);
     for (options, expected_part) in [
-        (operation(nothing().with_timeout(zero)), "timeout is zero: write a time above zero"),
-        (operation(nothing().with_attempt_timeout(zero)), "attempt_timeout is zero"),
-        (operation(nothing().with_hedging(Hedging::Fixed(zero))), "write Hedging::Off"),
+        (with_operation(nothing().with_timeout(zero)), "timeout is zero: write a time above zero"),
+        (with_operation(nothing().with_attempt_timeout(zero)), "attempt_timeout is zero"),
+        (with_operation(nothing().with_hedging(Hedging::Fixed(zero))), "write Hedging::Off"),
         (
-            operation(nothing().with_hedging(Hedging::Dynamic { min: 2 * SECOND, max: SECOND })),
+            with_operation(nothing().with_hedging(Hedging::Dynamic { min: 2 * SECOND, max: SECOND })),
             "at least 2s and at most 1s: write min <= max",
         ),
-        (operation(nothing().with_session_token("")), "session_token is not a session token"),
-        (operation(nothing().with_session_token("0:\n")), "session_token is not a session token"),
-        (operation(nothing().with_throughput_bucket(0)), "throughput_bucket is 0: the service has"),
-        (operation(nothing().with_throughput_bucket(6)), "the buckets 1 to 5"),
-        (operation(nothing().with_excluded_regions([" "])), "excluded_regions holds an empty name"),
+        (with_operation(nothing().with_session_token("")), "session_token is not a session token"),
+        (with_operation(nothing().with_session_token("0:\n")), "session_token is not a session token"),
+        (with_operation(nothing().with_throughput_bucket(0)), "throughput_bucket is 0: the service has"),
+        (with_operation(nothing().with_throughput_bucket(6)), "the buckets 1 to 5"),
+        (with_operation(nothing().with_excluded_regions([" "])), "excluded_regions holds an empty name"),
         (DriverOptions::default().with_preferred_regions([""]), "preferred_regions holds an empty name"),
         (DriverOptions::default().with_application_region("Mars"), "write a region of Azure such as"),
         (
@@ -290,22 +295,28 @@ fn bad_options_are_refused_with_advice() {
         (DriverOptions::default().with_backup_endpoints(vec![backup(); 17]), "more than 16 backup_endpoints"),
         (DriverOptions::default().with_user_agent("a\r\nb"), "printable ASCII"),
         (DriverOptions::default().with_token_scope(""), "token_scope is empty"),
-        (breaker(breakers().with_read_failures(0)), "circuit_breaker.read_failures is 0: write 1 or more"),
-        (breaker(breakers().with_write_failures(0)), "circuit_breaker.write_failures"),
-        (breaker(breakers().with_hedge_losses(0)), "circuit_breaker.hedge_losses"),
-        (breaker(breakers().with_counter_reset(zero)), "circuit_breaker.counter_reset is zero"),
-        (breaker(breakers().with_probe_after(zero)), "circuit_breaker.probe_after is zero"),
-        (breaker(breakers().with_cleanup_interval(zero)), "circuit_breaker.cleanup_interval is zero"),
-        (topology(topologies().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
-        (topology(topologies().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
-        (topology(topologies().with_unavailable_for(zero)), "topology.unavailable_for is zero"),
-        (topology(topologies().with_failback_after(zero)), "topology.failback_after is zero"),
+        (
+            with_breaker(breaker_options().with_read_failures(0)),
+            "circuit_breaker.read_failures is 0: write 1 or more",
+        ),
+        (with_breaker(breaker_options().with_write_failures(0)), "circuit_breaker.write_failures"),
+        (with_breaker(breaker_options().with_hedge_losses(0)), "circuit_breaker.hedge_losses"),
+        (with_breaker(breaker_options().with_counter_reset(zero)), "circuit_breaker.counter_reset is zero"),
+        (with_breaker(breaker_options().with_probe_after(zero)), "circuit_breaker.probe_after is zero"),
+        (
+            with_breaker(breaker_options().with_cleanup_interval(zero)),
+            "circuit_breaker.cleanup_interval is zero",
+        ),
+        (with_topology(topology_options().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
+        (with_topology(topology_options().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
+        (with_topology(topology_options().with_unavailable_for(zero)), "topology.unavailable_for is zero"),
+        (with_topology(topology_options().with_failback_after(zero)), "topology.failback_after is zero"),
     ] {
         let error = options.resolved(&Environment::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(error.message().contains(expected_part), "{error} should say {expected_part}");
     }
-    let options = operation(nothing().with_timeout(SECOND)).with_user_agent("shop/1.0");
+    let options = with_operation(nothing().with_timeout(SECOND)).with_user_agent("shop/1.0");
     assert!(options.resolved(&Environment::default()).is_ok());
 }
 

@@ -21,8 +21,9 @@ use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
 
 /// The least time between two reads of the account for transactions that wait for a new write
-/// region. Each of them waits longer than this between its attempts, so it reads the account again
-/// before each attempt. Of several transactions that wait at the same time, only one reads it.
+/// region. Such a transaction usually waits longer than this between two attempts, so it reads the
+/// account before each attempt. If several transactions wait at the same time, one of them reads
+/// the account for all.
 const TRANSACTION_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 /// An attempt that was evaluated: its operation, and where it was sent.
@@ -50,8 +51,9 @@ pub(super) fn usage_of(operation: &Operation) -> Usage {
 /// Applies the effects of one attempt: first those on health, then those that may need
 /// a request. Effects that need confirmation are only stored in the operation's state.
 ///
-/// If the operation has its result (`is_last`), it waits for no request: the account is read in
-/// the background, and the next operation that needs the ranges reads them.
+/// If the operation has its result (`is_last`), it waits for no request. The account is then read
+/// in the background, and old ranges stay in use until an operation that is refused because of
+/// them reads them again.
 pub(super) async fn apply(
     core: &Core,
     effects: Effects,
@@ -88,10 +90,11 @@ pub(super) async fn apply(
     }
 }
 
-/// Reads the account again after the wait before a retry of a transaction. A transaction goes only
-/// to the write region that the account names. Without this read, it would ask the old write region
-/// until the refresh pause of the account is over. That pause is as long as all waits of the
-/// transaction together. `suspect` is the endpoint of the last attempt.
+/// Reads the account again for the retry of a transaction, once the wait before the retry is over.
+/// Does so only if the last attempt asked for a refresh of the account. A transaction goes only to
+/// the write region that the account names. Without this read, the transaction would ask the old
+/// write region until the refresh pause of the account is over. That pause is as long as all waits
+/// of the transaction together. `suspect` is the endpoint of the last attempt.
 pub(super) async fn refresh_after_wait(
     core: &Core,
     operation: &Operation,

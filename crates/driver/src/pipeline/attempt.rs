@@ -39,6 +39,7 @@ pub(crate) struct AttemptInputs<'a> {
     pub(crate) location: &'a Location,
     /// The partition key range, when the request goes to exactly one.
     pub(crate) range: Option<&'a Arc<str>>,
+    /// Why the attempt is made.
     pub(crate) context: Context,
     /// When the operation began.
     pub(crate) operation_started_at: Instant,
@@ -73,7 +74,7 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<En
     let ended = {
         // `Instrument` would move the future, which has some kilobytes.
         let mut attempting = pin!(make_attempt(core, inputs));
-        poll_fn(|context| span.span().in_scope(|| attempting.as_mut().poll(context))).await?
+        poll_fn(|task| span.span().in_scope(|| attempting.as_mut().poll(task))).await?
     };
     span.end(&ended.record);
     Ok(ended)

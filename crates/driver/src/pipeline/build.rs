@@ -25,13 +25,14 @@ const EPK_RANGE: HeaderValue = HeaderValue::from_static("EffectivePartitionKeyRa
 /// Room for the headers of the client's operations, so that the map does not grow.
 const HEADERS_CAPACITY: usize = 24;
 
-/// The inputs of the headers that can differ between attempts of one operation.
+/// The inputs of the headers, besides the operation and its settings. These inputs can differ
+/// between attempts of one operation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HeaderInputs {
     /// The container's `_rid`. If the container was recreated under the same name,
     /// the service refuses the request.
     pub(crate) container_rid: Option<HeaderValue>,
-    /// The session token: the answer must include the writes that it covers.
+    /// The session token. The answer must include the writes that the token covers.
     pub(crate) session_token: Option<HeaderValue>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,

@@ -23,8 +23,8 @@ pub(super) fn only_region<'a>(operation: &'a Operation, account: &Account) -> Op
     operation.continuation_region.as_ref().filter(|_| is_regional(operation, account))
 }
 
-/// Refuses to continue a change feed that only one region can continue, if that region may not be used
-/// or is not known.
+/// Checks that a change feed can continue. If only one region can continue it, that region must be
+/// known, must belong to the account, and must not be excluded.
 pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region]) -> Result<(), Error> {
     if !is_regional(operation, account) {
         return Ok(());

@@ -149,7 +149,7 @@ pub(crate) async fn race(
                 }
                 // The alternate leg has ended, and with it the hedge.
                 drop(permit);
-                let permit = core.hedge_budget().try_acquire_loser();
+                let permit = core.hedge_budget().try_acquire_for_loser();
                 let loser = abandon(core, loser, &primary, primary_started_at, permit);
                 (leg, Winner::Alternate, Some(loser))
             }
@@ -171,7 +171,7 @@ type Choice = (EndedAttempt, Winner, Option<Loser>);
 
 /// Chooses the leg that counts when the leg that ended first (`early`) was not final.
 /// The other leg (`late`) counts, unless it is the alternate leg and is not final
-/// either. A leg that failed because of its credential counts only if both legs did.
+/// either. A leg that failed because of its credential counts only if both legs failed in this way.
 /// `late_leg` says which of the two legs is `late`.
 fn choose_leg(
     early: Result<EndedAttempt, Error>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use perihelion_wire::headers;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -25,9 +25,6 @@ use crate::metadata::{Container, MetadataRequest, MetadataRequests};
 use crate::operation::{Operation, Scope, Target, Verb};
 use crate::response::Response;
 use crate::routing::account::Location;
-
-/// Asks the service to name the account's thin-client endpoints (Gateway 2.0).
-const USE_THIN_CLIENT: HeaderName = HeaderName::from_static("x-ms-cosmos-use-thinclient");
 
 impl MetadataRequests for Core {
     fn spawn_shared<F>(&self, task: impl FnOnce(Arc<Self>) -> F)
@@ -91,9 +88,9 @@ async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> R
 }
 
 async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Result<Bytes, Error> {
-    // The service names thin-client endpoints only if it is asked for them.
+    // The service names the account's thin-client endpoints (Gateway 2.0) only if it is asked for them.
     let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new())
-        .with_header(USE_THIN_CLIENT, HeaderValue::from_static("true"));
+        .with_header(headers::USE_THIN_CLIENT, HeaderValue::from_static("true"));
     let inputs = AttemptInputs {
         operation: &operation,
         settings: core.option_layers().metadata_settings(),

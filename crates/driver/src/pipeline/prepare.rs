@@ -113,9 +113,10 @@ async fn current_metadata(
             Ok(Box::pin(metadata::try_refresh(core, container, current, deadline).instrument(span)).await)
         }
     };
-    let is_known =
+    let is_unchanged =
         metadata.as_ref().is_ok_and(|new| known.as_ref().is_some_and(|known| Arc::ptr_eq(new, known)));
-    if !is_known || Instant::now() > began_at {
+    // If the old metadata came back at once, no read was made, and nothing is recorded.
+    if !is_unchanged || Instant::now() > began_at {
         state.record_metadata_work(MetadataKind::Container, began_at);
     }
     metadata
@@ -213,12 +214,12 @@ pub(super) fn route_request<'a>(
     }
 }
 
-/// Whether the request says that only the write region may answer. Another region refuses such a
-/// request. So the request says this only if it goes to the write region, and not if the write
-/// region was wanted but is excluded or down. Where every region takes writes, no request says
-/// this. A transaction need not say it, because every other region refuses transactions anyway.
-/// For a partition that has moved, the write region is the region that it has moved to. While the
-/// driver searches for that region, the request to each region says this.
+/// Whether the request says that only the write region may answer. Only a read says this: the other
+/// regions refuse writes and transactions anyway. The other regions refuse a read that says this.
+/// So the read says this only if it goes to the write region, and not if the write region was
+/// wanted but is excluded or down. Where every region takes writes, no request says this. For a
+/// partition that has moved, the write region is the region that the partition has moved to. While
+/// the driver searches for that region, the request to each region says this.
 fn is_write_region_only(
     operation: &Operation,
     snapshot: &Snapshot,
@@ -248,10 +249,10 @@ fn next_region(account: &Account, operation: &Operation, state: &State) -> Optio
 
 /// The session token of the request; `None` when the request has none. Only operations on
 /// documents have a session token, except query plans and transactions (each operation in the
-/// body of a transaction has its own). A token in the options is always
-/// sent. Otherwise only operations with session consistency send the driver's own token:
-/// all reads, and writes where all regions take writes. `has_unknown_range` says that a
-/// session token has named a range that the metadata does not contain.
+/// body of a transaction has its own). A token in the options is always sent. Otherwise only
+/// operations with session consistency send the driver's own token: all reads, and writes where
+/// all regions take writes. `has_unknown_range` says that a session token has named a range that
+/// the metadata does not contain.
 fn choose_session_token(
     call: Call<'_>,
     snapshot: &Snapshot,

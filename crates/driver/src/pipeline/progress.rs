@@ -19,11 +19,12 @@ pub(crate) type RequestUnderWay = Pin<Box<dyn Future<Output = Delivered> + Send>
 pub(crate) struct Progress {
     /// Whether the request under way is kept, so that another task can await it.
     is_kept: bool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
+/// The part of the progress that changes.
 #[derive(Default)]
-struct State {
+struct ProgressState {
     throttles: Throttles,
     /// `None` when no request is under way, or requests are not kept.
     request: Option<RequestUnderWay>,
@@ -55,7 +56,7 @@ impl Progress {
             let mut state = self.state();
             // Only the attempt itself polls the request, and no other task takes the request
             // while the attempt polls it.
-            let request = state.request.as_mut().expect("a request that is polled was not taken");
+            let request = state.request.as_mut().expect("no other task takes a request that is polled");
             let result = ready!(request.as_mut().poll(context));
             state.request = None;
             std::task::Poll::Ready(result)
@@ -89,7 +90,7 @@ impl Progress {
         self.throttles().count > 0
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -91,10 +91,10 @@ fn witness_not_found(core: &Core, call: Call<'_>, diagnostics: Diagnostics) -> E
 /// shows only the writes that the session token covers. That is enough: a missing witness
 /// counts only after the service refused the write because of an earlier write, and the session
 /// token of the refusal covers that earlier write.
-fn shows_all_writes(consistency: ReadConsistency, of_account: Consistency) -> bool {
-    match consistency {
+fn shows_all_writes(read_consistency: ReadConsistency, account_consistency: Consistency) -> bool {
+    match read_consistency {
         ReadConsistency::Session | ReadConsistency::LatestCommitted | ReadConsistency::GlobalStrong => true,
-        ReadConsistency::Account | ReadConsistency::Eventual => match of_account {
+        ReadConsistency::Account | ReadConsistency::Eventual => match account_consistency {
             Consistency::Strong | Consistency::BoundedStaleness | Consistency::Session => true,
             Consistency::ConsistentPrefix | Consistency::Eventual => false,
         },

@@ -47,8 +47,8 @@ pub(super) async fn send(
     let began_at = Instant::now();
     let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     let Race { leg, winner, loser, is_primary_throttled } = race;
-    // If the primary leg was throttled, the partition has no throughput left, but the region is not
-    // slow. If neither leg is final, the race has no winner.
+    // If the primary leg was throttled, the race is not recorded: the partition has no throughput
+    // left, but the region is not slow. If neither leg is final, the race has no winner.
     if !is_primary_throttled && (winner != Winner::Primary || is_final(&leg, winner)) {
         record_race(core, prepared, began_at, winner);
     }

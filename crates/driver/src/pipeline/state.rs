@@ -1,6 +1,6 @@
 //! The state of an operation from its first attempt to its last. `run`, `send` and
-//! `finish` write the state. `apply` adds the names of effects to its diagnostics, and
-//! stores the effects that need confirmation.
+//! `finish` write the state. `prepare` and `apply` add to its diagnostics. `apply` also stores
+//! the effects that need confirmation.
 
 use std::sync::Arc;
 

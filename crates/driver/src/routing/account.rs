@@ -236,9 +236,9 @@ impl Account {
     /// endpoint leads to the write region, so it also comes last if the endpoint of a
     /// write region is suspect.
     ///
-    /// Before the account was read, its regions are not known. Until it is read, the regions
-    /// `guessed` are asked by the host names that the service gives to regions. The endpoints
-    /// `backups` are asked after the regions that are known.
+    /// The endpoints `backups` are asked after the regions that are known. As long as the account
+    /// was not read, no region is known, and the regions `guessed` are asked at the end, by the
+    /// host names that the service gives to regions.
     pub(crate) fn locations_to_ask(
         &self,
         guessed: &[Region],

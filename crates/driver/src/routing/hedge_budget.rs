@@ -23,9 +23,10 @@ pub(crate) struct HedgeBudget {
     losers: Arc<Semaphore>,
 }
 
-/// The permission for one hedge, or to await one losing leg. It is given back when it is dropped.
+/// The permission to send one hedge, or to await one losing leg. Dropping the permit gives it back
+/// to the budget.
 #[derive(Debug)]
-pub(crate) struct HedgePermit(#[expect(dead_code, reason = "dropped")] OwnedSemaphorePermit);
+pub(crate) struct HedgePermit(#[expect(dead_code, reason = "only its drop matters")] OwnedSemaphorePermit);
 
 impl HedgeBudget {
     /// A budget of `hedges_max` concurrent hedges; `None` stands for the default.
@@ -51,7 +52,7 @@ impl HedgeBudget {
     /// A permit to await a primary leg that has lost, for its charge. These permits have a budget of
     /// their own: a region that hangs keeps such legs waiting for seconds, and must not use up the
     /// budget of hedges.
-    pub(crate) fn try_acquire_loser(&self) -> Option<HedgePermit> {
+    pub(crate) fn try_acquire_for_loser(&self) -> Option<HedgePermit> {
         Arc::clone(&self.losers).try_acquire_owned().ok().map(HedgePermit)
     }
 }

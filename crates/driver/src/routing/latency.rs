@@ -14,8 +14,8 @@
 //!
 //! A region that becomes slow must not raise the threshold by itself, so [`threshold`]
 //! uses the fastest region. While the first region works, it gets all traffic, and no
-//! other region is measured. During that time the usual percentile of the first region
-//! limits the threshold, once that percentile is known.
+//! other region is measured. During that time the usual percentile of the first region (the
+//! least P99 of the last minutes) limits the threshold, once that percentile is known.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -182,9 +182,9 @@ impl LatencyWindow {
         Some(usual.filter(|_| is_only_measured).map_or(p99, |usual| p99.min(usual * RISE_UNCONFIRMED_MAX)))
     }
 
-    /// Takes the P99 over the newest slices; `newest` is the number of the newest one. A P99
-    /// of at least [`SAMPLES_TRUSTED`] requests that is the least of its period is stored as
-    /// the usual percentile.
+    /// Takes the P99 over the newest slices; `newest` is the number of the newest one. If it was
+    /// taken over at least [`SAMPLES_TRUSTED`] requests, and is the least P99 of the current period,
+    /// it is stored in `usual`.
     fn compute_p99(&self, newest: u64) -> Option<Duration> {
         let mut used: [Option<&Slice>; SLICE_COUNT] = [None; SLICE_COUNT];
         let mut count: u32 = 0;
@@ -218,16 +218,16 @@ impl LatencyWindow {
 /// The latency that all but the slowest hundredth of the `count` requests stayed
 /// under. `None` when the slices were emptied meanwhile.
 fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
-    // At least one request is above the percentile: with few requests, the slowest one
-    // decides.
-    let mut above = (count / 100).max(1);
+    // Going down from the slowest bucket, the search ends in the bucket of the n-th slowest
+    // request, where n is a hundredth of `count`, but at least 1.
+    let mut slowest_left = (count / 100).max(1);
     for bucket in (0..BUCKETS).rev() {
         let counts = slices.iter().flatten().map(|slice| slice.buckets[bucket].load(Ordering::Relaxed));
         let in_bucket = counts.fold(0u32, u32::saturating_add);
-        if in_bucket >= above {
+        if in_bucket >= slowest_left {
             return Some(upper_bound(bucket));
         }
-        above -= in_bucket;
+        slowest_left -= in_bucket;
     }
     None
 }
@@ -256,9 +256,9 @@ impl Slice {
         }
     }
 
-    /// Counts one request in the bucket. If the counts of the slice have an earlier number
-    /// than `number`, the slice is emptied first. If they have a later number, the request is
-    /// not counted.
+    /// Counts one request in the bucket. If the slice still has the counts of an earlier number,
+    /// it is emptied first. If it has those of a later number, or another thread is just emptying
+    /// it, the request is not counted.
     fn record(&self, number: u64, bucket: usize) {
         let found = self.number.load(Ordering::Acquire);
         if found != number && !self.reuse(found, number) {
@@ -269,7 +269,7 @@ impl Slice {
     }
 
     /// Empties the slice, which has the number `found`, for its next use as `number`. Returns
-    /// false when another task empties it at the same time, or a later use has begun.
+    /// false when another thread empties it at the same time, or a later use has begun.
     fn reuse(&self, found: u64, number: u64) -> bool {
         let is_older = found == UNUSED || found < number;
         let is_ours = is_older
@@ -290,8 +290,8 @@ impl Slice {
 struct CachedPercentile(AtomicU64);
 
 impl CachedPercentile {
-    /// The percentile that was stored at this tick. The outer `None` means that none was
-    /// stored at this tick.
+    /// The percentile that was stored at this tick. The outer `None` means that nothing was
+    /// stored at this tick, the inner `None` that there were too few requests for a percentile.
     fn get(&self, tick: u32) -> Option<Option<Duration>> {
         let word = self.0.load(Ordering::Relaxed);
         let micros = word & u64::from(u32::MAX);

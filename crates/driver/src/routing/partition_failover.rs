@@ -184,6 +184,7 @@ mod tests {
         let claimed = moved.claim_failback(&partition(1), now + PERIOD, PERIOD).unwrap();
         assert!(!claimed.is_failback_due(&partition(1), now + PERIOD));
         assert_eq!(claimed.region_of(&partition(1), &west), Some(&east));
+        // The claim counts as a write. Ten periods after it, the move is stale.
         assert!(claimed.remove_stale(&west, now + PERIOD * 10, PERIOD).is_none());
         let later = now + PERIOD * 11;
         assert_eq!(claimed.remove_stale(&west, later, PERIOD).unwrap().region_of(&partition(1), &west), None);

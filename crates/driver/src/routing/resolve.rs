@@ -25,8 +25,8 @@ pub(crate) enum RouteTo {
     /// A region that takes writes. If only one region takes writes, it has seen every
     /// write.
     WriteRegion,
-    /// The same region as for [`RouteTo::Next`]. The attempt is a read that only the region that
-    /// takes the writes of the partition may answer.
+    /// The same region as for [`RouteTo::Next`]. The attempt is a read. Only the region that takes
+    /// the partition's writes may answer it.
     NextAsWriteRegion,
 }
 

@@ -1,6 +1,6 @@
-//! The topology: the shared state of routing. It holds three snapshots, the account, the
-//! circuit breakers and the partitions that have failed over, which are replaced whole and
-//! read without a lock. Every method that changes a snapshot is a read-copy-update with a
+//! The topology: the shared state of routing. It holds three snapshots: the account, the
+//! circuit breakers, and the partitions that have failed over. Each snapshot is replaced
+//! whole, and is read without a lock. Every method that changes a snapshot is a read-copy-update with a
 //! pure function of `account`, `circuit_breaker` or `partition_failover`.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -68,7 +68,7 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
     }
 }
 
-/// The level of an operation's event.
+/// The level of an operation's event, in a driver without debug events.
 pub(super) fn level(report: &Report<'_>) -> Level {
     let was_retried = || {
         let is_retry = |context| !matches!(context, Context::Initial | Context::Hedge);

@@ -25,6 +25,7 @@ fn orders() -> Arc<Container> {
     Container::new("shop", "orders")
 }
 
+/// An operation on a document. Texts that begin with `secret` must not get into metrics or events.
 fn operation(verb: Verb) -> Operation {
     Operation::new(
         verb,
@@ -85,6 +86,7 @@ fn refused(code: u16, sub: u32) -> Result<Response, Error> {
     Err(error.with_diagnostics(diagnostics(attempts, Duration::from_millis(12))))
 }
 
+/// The labels of a metric that name the account.
 const SERVER: &str = "server.address=shop.documents.azure.com,server.port=443";
 
 #[test]
@@ -257,14 +259,14 @@ fn the_outcome_decides_the_level_of_an_event_and_whether_it_has_diagnostics() {
         assert_eq!(event.level, level, "{result:?}");
         assert_eq!(event.field("error.type"), error_type, "{result:?}");
         assert_eq!(event.field("error").is_some(), result.is_err(), "{result:?}");
-        let whole = event.field("diagnostics").map(|text| serde_json::from_str(text).unwrap());
+        let found = event.field("diagnostics").map(|text| serde_json::from_str(text).unwrap());
         let expected = match &result {
             Ok(answer) => answer.diagnostics.to_json(),
             Err(error) => error.diagnostics().to_json(),
         };
         let expected =
             (level != Level::DEBUG).then(|| serde_json::from_str::<serde_json::Value>(&expected).unwrap());
-        assert_eq!(whole, expected, "{result:?}");
+        assert_eq!(found, expected, "{result:?}");
         assert!(!format!("{event:?}").contains("secret"), "{event:?}");
     }
     let create = Operation::new(Verb::Create, Target::containers("shop"), Scope::Unpartitioned, Bytes::new());

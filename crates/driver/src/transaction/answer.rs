@@ -1,10 +1,11 @@
 //! Parses the answer to a transaction. The answer is untrusted: the parser does not accept an
 //! answer that is not JSON, has a wrong number of results, or has a wrong index or status in a
-//! result, and its memory is bounded by a few times the size of the body.
+//! result. The memory of the parser is bounded by a few times the size of the body.
 //!
-//! Some things are tolerated on purpose, because services differ: members in any letter case,
-//! members that are unknown, and other members that are missing or have a wrong type. So a bad
-//! charge, etag or session token never makes a committed transaction look failed.
+//! Some things are tolerated on purpose, because services differ: names of members in any letter
+//! case, unknown members, and missing or badly typed members, except the index and the status of
+//! a result. So a bad charge, etag or session token never makes a committed transaction look
+//! failed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,8 +21,8 @@ use serde_json::value::RawValue;
 use super::token::successor;
 use crate::response::Response;
 
-/// The statuses of operations that did not fail by themselves: another operation did, so a write was
-/// rolled back (453) or a read was withheld (424). Some services use 424 for both.
+/// The statuses of operations that did not fail by themselves: another operation failed, so a write
+/// was rolled back (453) or a read was withheld (424). Some services use 424 for both.
 const ROLLED_BACK: [u16; 2] = [424, status::OPERATION_ROLLED_BACK.code];
 
 /// The most characters of the service's diagnostic text that are kept.
@@ -189,7 +190,7 @@ fn parse_result(result: &RawValue, body: &Bytes) -> Option<(usize, OperationResu
     ];
     let [index, code, sub, etag, session_token, range, charge, document] = members(result.get(), names)?;
     let code = read::<u16>(code?).filter(|code| (100..1000).contains(code))?;
-    // The id of a range is a string, or the number in it.
+    // Some services write the id of a range as a string, others as a number.
     let range =
         range.and_then(|range| read_text(range).or_else(|| read::<u64>(range).map(|id| id.to_string())));
     let document = document.map(RawValue::get).filter(|text| *text != "null");
@@ -204,8 +205,8 @@ fn parse_result(result: &RawValue, body: &Bytes) -> Option<(usize, OperationResu
     Some((read(index?)?, result))
 }
 
-/// A session token with its range. The coordinator of the service once sent the token without the
-/// range, and the range in another member of the result.
+/// A session token with its range. Earlier versions of the service sent the token without the range,
+/// and the range in another member of the result.
 fn joined_token(token: String, range: Option<&str>) -> String {
     match range {
         Some(range) if !token.contains(':') => format!("{range}:{token}"),

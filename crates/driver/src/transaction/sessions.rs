@@ -33,9 +33,9 @@ pub(crate) fn token_for(
 /// for each region.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The session token of a result, if it is worth recording; `Err` with the text if it is not the
-/// session token of one range, or is too long. A result that says that the session is not
-/// available (404/1002) is ignored.
+/// The session token of a result. `Ok(None)` if the result has none, or says that the session is not
+/// available (404/1002): then the token is not recorded. `Err` with the text if the text is not the
+/// session token of one range, or is too long.
 pub(crate) fn token_of(result: &OperationResult) -> Result<Option<&str>, &str> {
     let Some(token) = result.session_token.as_deref() else { return Ok(None) };
     if result.status == status::READ_SESSION_NOT_AVAILABLE {

@@ -71,6 +71,7 @@ impl<'a> BodyCollector<'a> {
     /// The whole body.
     pub(super) fn finish(mut self) -> Bytes {
         self.uncount();
+        // The bytes are taken out, so the drop of `self` subtracts nothing.
         if self.joined.is_empty() {
             std::mem::take(&mut self.first)
         } else {

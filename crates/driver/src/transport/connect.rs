@@ -129,6 +129,7 @@ impl Connector {
         }
     }
 
+    /// Opens HTTP/2 on a stream of bytes. Injected faults act on the stream by its switch.
     async fn open_http2<T>(&self, io: T, support: Http2Support) -> Result<NewConnection, h2::Error>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -138,6 +139,7 @@ impl Connector {
         Ok(NewConnection::Http2(NewHttp2 { switch, ..new }))
     }
 
+    /// Opens HTTP/1.1 on a stream of bytes. Injected faults act on the stream by its switch.
     async fn open_http1<T>(&self, endpoint: &Endpoint, io: T) -> Result<NewConnection, Failure>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,

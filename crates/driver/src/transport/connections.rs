@@ -391,7 +391,10 @@ impl Connections {
                     Grant::Stream(reservation) => Ok(Lease::Http2(reservation)),
                     Grant::Failed(failure) => Err(failure),
                     Grant::Http1 => {
-                        let text = format!("{}: the server changes its protocol", self.endpoint);
+                        let text = format!(
+                            "{}: the server has accepted HTTP/2 on one connection, and HTTP/1.1 on the next",
+                            self.endpoint
+                        );
                         Err(Failure::new(FailureKind::Connect, Sent::No, text))
                     }
                 }

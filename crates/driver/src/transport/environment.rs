@@ -15,8 +15,8 @@
 //! | `AZURE_COSMOS_CONNECTION_POOL_READ_HANG_LIMIT_MS` | [`HttpOptions::read_hang_limit`] | milliseconds, 100 or more |
 //! | `AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED` | [`HttpOptions::accept_unknown_loopback_certificates`] | `true`, `false` |
 //!
-//! A variable applies when code left the option at its default. Proxies have variables of their
-//! own: see [`ProxyChoice::Environment`](super::ProxyChoice::Environment).
+//! A variable applies only if the application left the option at its default. Proxies have
+//! variables of their own: see [`ProxyChoice::Environment`](super::ProxyChoice::Environment).
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ const STREAMS_MAX: usize = 1000;
 const CONNECTIONS_MAX: usize = 1024;
 
 impl HttpOptions {
-    /// These options, with the values of an environment for options at their default. `lookup`
+    /// Sets each option that is at its default to the value of its environment variable. `lookup`
     /// returns the value of a variable.
     pub(super) fn or_environment(
         self,
@@ -45,15 +45,16 @@ impl HttpOptions {
     fn read_environment(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let default = HttpOptions::default();
         let get = |name: &'static str| Variable::new(name, lookup(name));
-        let pool = |short: &'static str, name: &'static str, max: usize| {
+        // The number in the variable `name`, or else in the variable with the short name.
+        let count = |short: &'static str, name: &'static str, max: usize| {
             Ok::<_, String>(get(name).number(1..=max)?.or(get(short).number(1..=max)?))
         };
-        let streams = pool(
+        let streams = count(
             "AZURE_COSMOS_MAX_STREAMS_PER_CLIENT",
             "AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_STREAMS_PER_CLIENT",
             STREAMS_MAX,
         )?;
-        let connections = pool(
+        let connections = count(
             "AZURE_COSMOS_MAX_CLIENTS_PER_ENDPOINT",
             "AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_CONNECTIONS_PER_ENDPOINT",
             CONNECTIONS_MAX,
@@ -69,23 +70,23 @@ impl HttpOptions {
         let ping_timeout =
             get("AZURE_COSMOS_CONNECTION_POOL_HTTP2_KEEP_ALIVE_TIMEOUT_MS").milliseconds_from(100)?;
         let read_hang = get("AZURE_COSMOS_CONNECTION_POOL_READ_HANG_LIMIT_MS").milliseconds_from(100)?;
-        let accepts = get("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED").boolean()?;
-        set_default(&mut self.streams_per_connection_max, default.streams_per_connection_max, streams);
-        set_default(&mut self.connections_max, default.connections_max, connections);
-        set_default(&mut self.connections_min, default.connections_min, connections_min);
-        set_default(&mut self.idle_timeout, default.idle_timeout, idle.or(idle_seconds));
-        set_default(&mut self.connect_timeout, default.connect_timeout, connect);
-        set_default(&mut self.ping_interval, default.ping_interval, ping_interval.map(Some));
-        set_default(&mut self.ping_timeout, default.ping_timeout, ping_timeout);
-        set_default(&mut self.read_hang_limit, default.read_hang_limit, read_hang);
-        let accepted = &mut self.accept_unknown_loopback_certificates;
-        set_default(accepted, default.accept_unknown_loopback_certificates, accepts);
+        let accept_unknown = get("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED").boolean()?;
+        set_if_default(&mut self.streams_per_connection_max, default.streams_per_connection_max, streams);
+        set_if_default(&mut self.connections_max, default.connections_max, connections);
+        set_if_default(&mut self.connections_min, default.connections_min, connections_min);
+        set_if_default(&mut self.idle_timeout, default.idle_timeout, idle.or(idle_seconds));
+        set_if_default(&mut self.connect_timeout, default.connect_timeout, connect);
+        set_if_default(&mut self.ping_interval, default.ping_interval, ping_interval.map(Some));
+        set_if_default(&mut self.ping_timeout, default.ping_timeout, ping_timeout);
+        set_if_default(&mut self.read_hang_limit, default.read_hang_limit, read_hang);
+        let option = &mut self.accept_unknown_loopback_certificates;
+        set_if_default(option, default.accept_unknown_loopback_certificates, accept_unknown);
         Ok(self)
     }
 }
 
 /// Sets an option to the value of a variable, if the option is at its default.
-fn set_default<T: PartialEq>(option: &mut T, default: T, variable: Option<T>) {
+fn set_if_default<T: PartialEq>(option: &mut T, default: T, variable: Option<T>) {
     if let Some(value) = variable
         && *option == default
     {

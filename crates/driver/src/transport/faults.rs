@@ -1,10 +1,12 @@
-//! Injects faults into requests and connections (`fault_injection` has the rules). `no_faults`
-//! is the twin of this module without the feature: it has the same names and does nothing.
+//! Injects faults into requests and connections (`fault_injection` has the rules). Without the
+//! cargo feature `fault-injection`, the module `no_faults` takes the place of this one: it has the
+//! same names and does nothing.
 //!
-//! A fault is chosen when a request has its connection, so that a rule can name the
-//! connection. A fault of a connection is a [`Switch`] at its socket (`socket`), so all its
-//! requests, its pings and its health checks notice it. A fault of one request is carried out
-//! in the request's own task (`http1`, `http2`), which holds the stream meanwhile.
+//! A fault is chosen after a request was given a connection, so that a rule can name the
+//! connection. A fault of a connection acts through a [`Switch`] at the connection's socket
+//! (`socket`), so all requests, pings and health checks of the connection notice it. A fault of
+//! one request is carried out in the request's own task (`http1`, `http2`), which holds the stream
+//! meanwhile.
 
 mod http1;
 mod http2;

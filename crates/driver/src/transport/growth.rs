@@ -1,5 +1,5 @@
-//! Chooses the shard for a request, and decides how many shards to open. Both are functions
-//! of the shards' streams, without side effects.
+//! Chooses the shard for a request, and decides how many shards to open. Both decisions are pure
+//! functions of the state of the shards.
 
 use super::limits::{FILL_BEFORE_GROWTH, OPENINGS_AT_ONCE_MAX};
 use super::slots::SlotsView;

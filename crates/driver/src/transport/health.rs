@@ -7,14 +7,15 @@
 //! | requests are in flight, and nothing arrived for the read-hang limit, though a ping asked for a pong | break |
 //! | as in the row above, but for half of the read-hang limit | suspect |
 //! | five requests failed in a row, no whole answer for 2 s, and another connection works | retire |
-//! | all connections have five failures in a row, no whole answer for 2 s | replace the oldest, as a probe |
+//! | all connections have five failures in a row and no whole answer for 2 s | replace the oldest, as a probe |
 //! | no request for the idle timeout, and the connection is not needed | retire |
 //!
 //! *Break* closes the connection at once. *Retire* takes it out of use: its requests end,
 //! then it is closed. A *suspect* connection gets no requests until something arrives.
 //!
-//! While this process is short of CPU, the process may be slow and not the server. So only idle
-//! connections are retired during that time (`starvation`).
+//! While this process is short of CPU, a late answer does not show that the server is slow: the
+//! process itself may be slow. So only idle connections are retired during that time
+//! (`starvation`).
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use super::slots::SlotsView;
 use super::vitals::Vitals;
 use tokio::time::Instant;
 
-/// The failures in a row after which a connection is replaced, if another connection works.
+/// The failures in a row after which a connection may be replaced. The table above has the other
+/// conditions.
 pub(super) const FAILURES_MAX: u32 = 5;
 
 /// A connection on which a whole answer arrived within this time is not replaced because of failures.
@@ -37,7 +39,8 @@ pub(super) struct HealthLimits {
 }
 
 impl HealthLimits {
-    /// A busy connection that is silent for this long is pinged. The pong is due after as long again.
+    /// A busy connection that is silent for this long is pinged. The pong is due when the same time
+    /// has passed once more.
     pub(super) fn ping_after(self) -> Duration {
         self.read_hang_limit / 4
     }
@@ -53,9 +56,11 @@ pub(super) struct Signs {
     pub(super) silent_for: Duration,
     /// How long requests have been waiting without any bytes; zero without requests.
     pub(super) hung_for: Duration,
+    /// How long a ping has been waiting for its pong; `None` when no ping waits.
     pub(super) ping_waiting_for: Option<Duration>,
     /// How long there was no request; zero with requests.
     pub(super) idle_for: Duration,
+    /// The requests that failed since the last answer.
     pub(super) failures: u32,
     /// The time since the last answer, or since the connection was opened.
     pub(super) unanswered_for: Duration,

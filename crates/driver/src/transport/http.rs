@@ -48,7 +48,8 @@ pub struct HttpTransport {
     adding_endpoint: Mutex<()>,
 }
 
-/// The parts of a request that are sent. A connection that takes the request consumes them.
+/// The parts of a request, without its endpoint and its deadline. A connection that takes the
+/// request consumes them.
 #[derive(Clone)]
 pub(super) struct RequestParts {
     pub(super) method: Method,
@@ -59,8 +60,8 @@ pub(super) struct RequestParts {
 }
 
 impl HttpTransport {
-    /// A transport without connections. The environment of the process is read for options at
-    /// their default. The result is an error when an option or a variable cannot be used, such as
+    /// A transport without connections. Environment variables of the process set options that are
+    /// at their default. The result is an error when an option or a variable cannot be used, such as
     /// a CA that is not a certificate, or a timeout that is too short for any answer.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
@@ -75,9 +76,8 @@ impl HttpTransport {
     /// connection does. A driver calls this whenever it has read its account. Nothing is done
     /// outside a tokio runtime.
     ///
-    /// For the change from HTTP/2 to HTTP/1.1 nothing has to be asked: an endpoint whose new
-    /// connections speak only HTTP/1.1 is used with HTTP/1.1 as soon as its last HTTP/2
-    /// connection has ended.
+    /// The change from HTTP/2 to HTTP/1.1 needs no such question: an endpoint whose new connections
+    /// speak only HTTP/1.1 is used with HTTP/1.1 as soon as its last HTTP/2 connection has ended.
     pub fn negotiate_again(&self) {
         for connections in self.endpoints.load().iter() {
             connections.negotiate_again();
@@ -129,8 +129,9 @@ fn forget_unused(endpoints: &mut Vec<Arc<Connections>>, now: Instant) -> bool {
     true
 }
 
-/// Sends a request, and sends it again on another connection where that is safe. The request is
-/// copied for this. The pipeline makes a new request instead (`pipeline::deliver`).
+/// Sends a request, and sends it again on another connection where that is safe. Each try sends a
+/// copy of the request. The pipeline does not use this function: it builds a new request for each
+/// try (`pipeline::deliver`).
 pub(super) async fn send_with_resends(
     connections: &Arc<Connections>,
     parts: RequestParts,
@@ -307,14 +308,14 @@ fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Conne
 impl HttpTransport {
     /// Sends a request on one connection, and tells how it was carried.
     pub(super) async fn deliver(&self, request: Request) -> Delivered {
-        match self.address(request) {
+        match self.prepare(request) {
             Ok((connections, parts, deadline)) => start(&connections, parts, deadline).await,
             Err(failure) => Err(failure).into(),
         }
     }
 
-    /// The connections that a request goes to, its parts, and its deadline.
-    fn address(&self, request: Request) -> Result<(Arc<Connections>, RequestParts, Instant), Failure> {
+    /// Prepares a request: finds the connections to its endpoint, its parts, and its deadline.
+    fn prepare(&self, request: Request) -> Result<(Arc<Connections>, RequestParts, Instant), Failure> {
         let Request { endpoint, method, target, headers, body, deadline, route } = request;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
@@ -329,7 +330,7 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let (connections, parts, deadline) = self.address(request)?;
+        let (connections, parts, deadline) = self.prepare(request)?;
         send_with_resends(&connections, parts, deadline).await.result
     }
 }

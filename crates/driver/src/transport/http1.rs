@@ -107,7 +107,7 @@ impl Http1Connection {
     }
 
     /// Whether a request has asked this connection and gave up, and the connection has not answered
-    /// since. Requests on the connection's own runtime do not ask, so the result is false for these.
+    /// since. Requests on the connection's own runtime do not ask, so the result is false for them.
     fn is_unanswered(&self, runtime: runtime::Id) -> bool {
         self.asked_at.is_some() && self.runtime != runtime && !self.probe.is_answered.load(Ordering::SeqCst)
     }
@@ -319,7 +319,7 @@ impl Http1Lease<'_> {
         (progress, log): (&mut Progress, &mut TransferLog),
     ) -> Result<Http1Delivery, Failure> {
         log.hand_over(self.carrier(), Instant::now());
-        let answer = match self.head(connections, request, progress).await? {
+        let answer = match self.send_for_head(connections, request, progress).await? {
             Ok(answer) => answer,
             Err(request) => {
                 log.take_back();
@@ -334,7 +334,7 @@ impl Http1Lease<'_> {
     }
 
     /// Sends one request and waits for the head of its answer.
-    pub(super) async fn head(
+    pub(super) async fn send_for_head(
         &mut self,
         connections: &Connections,
         mut request: http::Request<Full<Bytes>>,

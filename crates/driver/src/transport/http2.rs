@@ -77,7 +77,7 @@ where
         .enable_push(false)
         .handshake::<_, Bytes>(SocketWithVitals::new(io, Arc::clone(&vitals)))
         .await?;
-    let mut pings = connection.ping_pong().expect("nothing else has taken it");
+    let mut pings = connection.ping_pong().expect("nothing else has taken the ping handle");
     // The pong comes after the peer's settings, which say how many streams the peer allows.
     let is_limit_known = support == Http2Support::Assumed;
     if is_limit_known {

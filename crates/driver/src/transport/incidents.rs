@@ -71,7 +71,7 @@ impl ShardIncidents {
 
     /// Records that the connection is closed because it is silent. Its requests fail in the same
     /// incident as the requests that gave up before.
-    pub(super) fn break_off(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) {
+    pub(super) fn end_by_silence(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) {
         let silence = self.silence(endpoint, vitals, now);
         self.end.get_or_init(|| silence);
     }
@@ -97,7 +97,7 @@ mod tests {
         vitals.record_arrival(at(310));
         let end = second.end(&endpoint, at(600));
         assert_eq!(first.end(&endpoint, at(600)), end, "one restart is one incident");
-        assert_eq!(first.silence(&endpoint, &vitals, at(601)), end, "it has ended");
+        assert_eq!(first.silence(&endpoint, &vitals, at(601)), end, "the connection has ended");
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let (endpoint, start) = (Incidents::default(), Instant::now());
         let (incidents, vitals) = (ShardIncidents::default(), Vitals::new(start));
         let silence = incidents.silence(&endpoint, &vitals, start);
-        incidents.break_off(&endpoint, &vitals, start + Duration::from_secs(5));
+        incidents.end_by_silence(&endpoint, &vitals, start + Duration::from_secs(5));
         assert_eq!(incidents.end(&endpoint, start + Duration::from_secs(5)), silence);
     }
 

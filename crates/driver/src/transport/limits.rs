@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The longest headers of an answer. They contain continuation and session tokens,
-/// which have tens of kilobytes in containers with many ranges.
+/// which are tens of kilobytes long in containers with many ranges.
 pub(super) const HEADER_BYTES_MAX: u32 = 128 * 1024;
 
 /// The flow-control window of a stream: a whole page of 4 MB.
@@ -41,15 +41,15 @@ pub(super) const OPENINGS_AT_ONCE_MAX: usize = 8;
 /// grow for this time, unless it has no connection.
 pub(super) const GROWTH_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a request tries to get a stream while other threads take the streams that it
-/// chooses. After so many tries, the request waits in the queue.
+/// How many times a request chooses a stream and tries to reserve it. A try fails when another
+/// thread has taken the stream first. After the last try, the request waits in the queue.
 pub(super) const RESERVE_TRIES_MAX: usize = 16;
 
 /// A request that ran into its deadline, or that its caller gave up, counts as a failure of its
 /// connection only if it had at least this much time.
 pub(super) const FAILURE_COUNTED_AFTER: Duration = Duration::from_millis(500);
 
-/// How often a read whose connection ended is sent again on another connection. If that
+/// How many times a read whose connection ended is sent again on another connection. If that
 /// connection ends as well, the caller decides.
 pub(super) const READ_RESENDS_MAX: u32 = 1;
 
@@ -64,12 +64,13 @@ pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 /// When it is reached, the endpoint that was unused for the longest time is forgotten.
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
-/// An endpoint may be forgotten when no request has used it for this long, and at once when it has
-/// no connection either. It may belong to an account whose drivers were dropped. If it is used
-/// again, new connections are opened.
+/// An endpoint may be forgotten when no request has used it for this long. An endpoint without
+/// connections and requests may be forgotten at once. A forgotten endpoint probably belongs to an
+/// account whose drivers were dropped. If it is used again, new connections are opened.
 pub(super) const ENDPOINT_UNUSED_MIN: Duration = Duration::from_secs(60);
 
-/// The most addresses that are tried for one host name.
+/// The most addresses that are tried for one host name. With [`ADDRESS_STAGGER`], all of them are
+/// tried within two seconds.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// How long an address is tried before the next one is tried too (RFC 8305).
@@ -82,8 +83,10 @@ pub(super) const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 /// The time between two checks by the kernel.
 pub(super) const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest time of an option: a year. Longer times are cut to it.
+/// The longest time that an option may set: a year. Longer times are cut to it, so that adding them
+/// to an `Instant` does not overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The shortest pause between a pong and the next ping.
+/// The shortest pause between a pong and the next ping, so that a short `ping_interval` does not
+/// flood the peer.
 pub(super) const PING_PAUSE_MIN: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! The twin of `faults` without the feature `fault-injection`: the same names, and no faults.
-//! All of it is compiled to nothing.
+//! Takes the place of `faults` without the cargo feature `fault-injection`: it has the same names,
+//! injects no faults, and is compiled to nothing.
 
 use http::Request;
 use http_body_util::Full;

@@ -28,9 +28,10 @@ const STREAMS_PER_CONNECTION_MAX: usize = 20;
 /// The default number of HTTP/2 connections that stay open without requests.
 const CONNECTIONS_MIN: usize = 1;
 
-/// HTTP/2 connections for each core, and the bounds of their number. The number of requests
-/// in flight depends mostly on the latency of the service, and hardly on the number of cores.
-/// So even a small machine may have 32 connections, for 640 requests at a time.
+/// The default of `connections_max`: this many connections for each core, within the two bounds
+/// below. The number of requests in flight depends mostly on the latency of the service, and
+/// hardly on the number of cores. So even a small machine may have 32 connections, for 640 requests
+/// at a time.
 const CONNECTIONS_PER_CORE: usize = 8;
 const CONNECTIONS_MAX_AT_LEAST: usize = 32;
 const CONNECTIONS_MAX_AT_MOST: usize = 256;
@@ -50,9 +51,9 @@ const ANSWER_TIME_MIN: Duration = Duration::from_millis(50);
 /// request at a time.
 const HTTP1_CONNECTIONS_MAX: usize = 64;
 
-/// Options of [`HttpTransport`](super::HttpTransport). Environment variables set options that
-/// code left at their default: the head of `transport/environment.rs` and docs/driver.md list
-/// them.
+/// Options of [`HttpTransport`](super::HttpTransport). Environment variables set options that the
+/// application left at their default: the head of `transport/environment.rs` and docs/driver.md
+/// list them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
@@ -60,8 +61,8 @@ pub struct HttpOptions {
     /// 5 s).
     pub connect_timeout: Duration,
     /// The time between HTTP/2 pings, also while the connection is idle (default 1 s). With
-    /// `None`, a connection is pinged only after it was opened, and when requests wait and nothing
-    /// arrives.
+    /// `None`, a connection is pinged only right after it was opened, and when requests wait and
+    /// nothing arrives.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
     /// (default 2 s). A connection on which anything else arrives meanwhile is kept.
@@ -83,7 +84,7 @@ pub struct HttpOptions {
     pub idle_timeout: Duration,
     /// How long requests wait on an HTTP/2 connection from which nothing arrives, not even
     /// the answer to a ping, before the connection is closed (default 2 s). Its reads are
-    /// then sent on another connection. Other requests fail, and it is not known whether
+    /// then sent again on another connection. Other requests fail, and it is not known whether
     /// they were sent. A slow answer does not count as silence.
     pub read_hang_limit: Duration,
     /// The most connections to an endpoint that only speaks HTTP/1.1 (default 64; 0 counts

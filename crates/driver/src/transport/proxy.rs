@@ -4,8 +4,9 @@
 //! is the same as without a proxy, TLS and HTTP/2 included. So the proxy sees the host and not
 //! the requests, except those to an endpoint without TLS.
 //!
-//! What always holds: the credentials of a proxy are in no error, no log and no `Debug` text; an
-//! endpoint on this machine is reached through a proxy only if code names the proxy.
+//! What always holds: the credentials of a proxy never appear in an error, a log or a `Debug` text;
+//! an endpoint on this machine is reached through a proxy only if the application chooses the proxy
+//! in code, and not by an environment variable.
 
 mod bypass;
 mod environment;
@@ -26,15 +27,15 @@ pub(super) use self::tunnel::open_tunnel;
 use super::options::BadHttpOptions;
 use crate::variable;
 
-/// The port of a proxy whose address names none: the default port of `http`.
+/// The port of a proxy whose address has no port: the default port of `http`.
 const PORT_DEFAULT: u16 = 80;
 
 /// Whether connections go through a proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
     /// Connections go through the proxy that the environment variables `HTTPS_PROXY`,
-    /// `HTTP_PROXY` and `ALL_PROXY` name, except to the hosts in `NO_PROXY`. Their names in lower
-    /// case have precedence. Endpoints on this machine are reached without a proxy.
+    /// `HTTP_PROXY` and `ALL_PROXY` name, except to the hosts in `NO_PROXY`. A variable whose name
+    /// is in lower case has precedence. Endpoints on this machine are reached without a proxy.
     #[default]
     Environment,
     /// Connections use no proxy, whatever the environment says.
@@ -112,7 +113,7 @@ impl Proxy {
     }
 
     /// Sets the hosts that are reached without the proxy, written as in `NO_PROXY`: names (their
-    /// subdomains count too), addresses, networks such as `10.0.0.0/8`, each also with a port,
+    /// subdomains count too) and addresses, both also with a port, networks such as `10.0.0.0/8`,
     /// or `*` for all hosts.
     pub fn with_bypass(mut self, list: &str) -> Result<Self, BadHttpOptions> {
         self.bypass = Bypass::parse(list)?;
@@ -184,15 +185,15 @@ pub(super) struct Proxies {
     https: Chosen,
     /// For endpoints without TLS.
     http: Chosen,
-    /// The hosts that are reached without a proxy, as the environment says. A proxy that code
-    /// names has its own list.
+    /// The hosts that are reached without a proxy, as the environment says. A proxy that is
+    /// chosen in code has its own list.
     bypass: Bypass,
     /// Whether endpoints on this machine are reached through the proxy too.
     includes_loopback: bool,
 }
 
 impl Proxies {
-    /// The proxies of a choice; the environment is that of this process.
+    /// The proxies of a choice. [`ProxyChoice::Environment`] reads the variables of this process.
     pub(super) fn of(choice: &ProxyChoice) -> Result<Self, BadHttpOptions> {
         match choice {
             ProxyChoice::Environment => environment::proxies(variable::of_process),
@@ -210,7 +211,7 @@ impl Proxies {
     }
 
     /// The proxy to an endpoint; `None` when the endpoint is reached without one. The result is
-    /// an error when the environment names a proxy for the endpoint that cannot be used.
+    /// an error when the proxy that the environment names for this endpoint cannot be used.
     pub(super) fn proxy_to(&self, endpoint: &Endpoint) -> Result<Option<&Proxy>, Failure> {
         let (host, port) = (endpoint.host(), endpoint.port());
         if (endpoint.is_loopback() && !self.includes_loopback) || self.bypass.matches(host, port) {

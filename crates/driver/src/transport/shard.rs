@@ -34,8 +34,8 @@ use crate::pulse::Pulse;
 /// One HTTP/2 connection that requests share.
 pub(super) struct Shard {
     pub(super) core: Arc<ShardCore>,
-    #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
     /// The switch by which an injected fault changes the socket, for example mutes it.
+    #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
     pub(super) switch: Switch,
     sender: SendRequest<Bytes>,
     _task: AbortOnDrop,
@@ -52,7 +52,7 @@ pub(super) struct ShardCore {
     /// Whether the connection's task gets too little CPU.
     pub(super) starvation: Starvation,
     incidents: ShardIncidents,
-    /// Asks for a ping.
+    /// Asks the connection's task for a ping.
     pub(super) ping_wanted: Notify,
     /// Whether a request was handed to the connection.
     is_used: AtomicBool,
@@ -128,7 +128,7 @@ impl ShardCore {
 
     /// Records that the connection is closed because it is silent.
     pub(super) fn record_break(&self, owner: &Connections) {
-        self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
+        self.incidents.end_by_silence(&owner.incidents, &self.vitals, Instant::now());
     }
 }
 

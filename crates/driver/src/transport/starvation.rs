@@ -1,7 +1,7 @@
 //! Notices when the runtime of a connection gets too little CPU: its timers fire late. At such a
 //! time an answer may have arrived long before this process reads it, so a silent connection may
-//! have a peer that works. It is not *evicted*: `health` neither suspects nor breaks it, and retires
-//! it only if it is idle.
+//! have a peer that works. So a late timer begins a *hold*: a time in which the connection is not
+//! *evicted*. `health` then neither suspects nor breaks it, and retires it only if it is idle.
 //!
 //! Each connection notices this for itself, because a process may have several runtimes. A runtime
 //! that is late, for example because it is run only during calls, says nothing about the others.
@@ -18,24 +18,24 @@ use super::vitals::Vitals;
 /// milliseconds.
 const LATE: Duration = Duration::from_millis(100);
 
-/// How often in a row the eviction of a connection may be held back without a byte from its peer.
-/// A runtime that is run only during calls is late at the beginning of every call, and a call may
-/// be shorter than the hold. Even on such a runtime, a dead connection must be evicted.
+/// The most holds in a row without a byte from the peer. A runtime that is run only during calls is
+/// late at the beginning of every call, and a call may be shorter than a hold. Even on such a
+/// runtime, a dead connection must be evicted.
 const SILENT_HOLDS_MAX: u32 = 3;
 
 /// How late the timers of a connection fire.
 #[derive(Debug)]
 pub(super) struct Starvation {
     created_at: Instant,
-    /// When a late timer last began to hold evictions back, or would have done so without
-    /// [`SILENT_HOLDS_MAX`], in nanoseconds since `created_at`; 0 before that.
+    /// When a late timer last began a hold, in nanoseconds since `created_at`; 0 before the first
+    /// hold. A hold that [`SILENT_HOLDS_MAX`] prevented counts too.
     last_hold_ns: AtomicU64,
-    /// Until when evictions are held back, in nanoseconds since `created_at`.
+    /// The end of the hold, in nanoseconds since `created_at`.
     held_until_ns: AtomicU64,
-    /// How often in a row evictions were held back without a byte from the peer.
+    /// The holds in a row without a byte from the peer.
     silent_holds: AtomicU32,
-    /// How long one late timer holds evictions back. Within this time, bytes of a peer that works
-    /// arrive again.
+    /// How long a hold lasts after a late timer. Within this time, bytes of a peer that works arrive
+    /// again.
     hold: Duration,
 }
 

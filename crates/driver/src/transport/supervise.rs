@@ -90,8 +90,8 @@ fn check(
     now: Instant,
 ) -> Option<Reason> {
     let verdict = owner.judge(core, now);
-    // A connection that is taken out of use now keeps its mark: a suspect one must not get waiting
-    // requests.
+    // A suspect connection that is taken out of use now stays suspect: otherwise it would get
+    // waiting requests.
     let stays_in_use = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
     if stays_in_use && core.slots.set_suspect(verdict == Verdict::Suspect) {
         tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection fell silent or recovered");

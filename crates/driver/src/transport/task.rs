@@ -20,7 +20,7 @@ impl AbortOnDrop {
 }
 
 impl AbortOnDrop {
-    /// Aborts this task, which was started before, when dropped.
+    /// Takes over a task that was started before. Dropping the result aborts the task.
     pub(super) fn new(task: &JoinHandle<()>) -> Self {
         AbortOnDrop(task.abort_handle())
     }

@@ -1,12 +1,11 @@
 //! TLS: the handshake, and which certificates are trusted.
 //!
-//! A caller's own configuration is used for every endpoint. Otherwise there are two
-//! configurations, each made on first use. The verifying configuration
-//! trusts the system's roots and the authorities of the options. The accepting
-//! configuration accepts any certificate. It is used only for an endpoint on this
-//! machine, and only when the options allow it. The choice is made while connecting, by
-//! the endpoint's host name and by the address that was connected to. So the certificate
-//! of a remote host is always verified, even if its name looks local.
+//! If the caller gives a configuration of its own, every endpoint uses it. Otherwise there are two
+//! configurations, each made on first use. The verifying configuration trusts the system's roots
+//! and the authorities of the options. The accepting configuration accepts any certificate. It is
+//! used only for an endpoint on this machine, and only when the options allow it. The choice is
+//! made while connecting, by the endpoint's host name and by the address that was connected to. So
+//! the certificate of a remote host is always verified, even if its name looks local.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -167,7 +166,7 @@ impl Tls {
     }
 
     fn builder(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-        config_builder(&self.provider).expect("`new` has made one with this provider")
+        config_builder(&self.provider).expect("`new` has checked this provider")
     }
 }
 

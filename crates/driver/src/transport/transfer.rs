@@ -24,10 +24,13 @@ impl From<Result<Response, Failure>> for Delivered {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransferLog {
     carrier: Option<Carrier>,
+    /// What the request waits for until a connection takes it.
     waiting: Wait,
+    /// How long the request waited, without the current phase.
     waited: Duration,
     /// When the current phase began.
     phase_began_at: Instant,
+    /// From the moment when a connection took the request until the head of the answer arrived.
     first_byte: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
 //! The queue of requests that wait for a stream or for a connection, in the order in which
-//! they came. A request leaves the queue when it gets a [`Grant`], or when it is dropped, such as at
-//! its deadline. A grant to a request that was dropped a moment ago is given to the next request.
+//! they came. A request leaves the queue when it gets a [`Grant`], or when it is dropped, for
+//! example at its deadline. A grant to a request that was dropped a moment ago is given to the next
+//! request.
 
 use std::collections::VecDeque;
 
@@ -24,6 +25,7 @@ pub(super) enum Grant {
 pub(super) struct Waiters {
     /// Sorted by ticket.
     queue: VecDeque<(Ticket, oneshot::Sender<Grant>)>,
+    /// The number of the last ticket.
     last: u64,
 }
 

@@ -35,7 +35,7 @@ impl Transport for OneAnsweringHost {
         if host.ends_with(".azure.com") && host != self.host {
             return Err(faults::unreachable());
         }
-        // The host is not one of the service's, so it is the server's own.
+        // A host outside `azure.com` is the server's own.
         if host != self.host {
             return self.server.embedded().transport().send_boxed(request).await;
         }
@@ -118,7 +118,7 @@ async fn the_account_is_not_read_from_a_suspect_region_first() {
     assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
 }
 
-/// The task that reads the account is cancelled. The next task reads the account
+/// The task of a write is cancelled while it reads the account. The next write reads the account
 /// again.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_refresh_does_not_count_as_done() {
@@ -139,7 +139,7 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     assert_eq!(world.requests("read_account").await - reads_before, 2);
 }
 
-/// A transport whose first requests fail, as those to a gateway that restarts do.
+/// A transport whose first requests fail, as requests to a restarting gateway do.
 struct FailsAtFirst {
     server: TestServer,
     failures_left: AtomicU32,
@@ -196,7 +196,10 @@ async fn an_operation_ends_even_if_its_transport_ignores_the_deadline() {
     let options = DriverOptions::default().with_operation(options);
     let transport = AnyTransport::foreign(NeverAnswers);
     let opening = Driver::open(account, Credential::emulator(), transport, options);
-    let error = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("it ends").unwrap_err();
+    let error = tokio::time::timeout(Duration::from_secs(60), opening)
+        .await
+        .expect("the operation ends")
+        .unwrap_err();
     assert!(error.message().contains("deadline"), "{error}");
 }
 

@@ -21,8 +21,7 @@ async fn three_regions(options: DriverOptions) -> World {
     World::with(EmbeddedOptions::default().with_regions(regions), options).await
 }
 
-/// A create whose first answer will be lost. Replication from West to the other regions is
-/// cut.
+/// A create whose first answer will be lost. Replication between all three regions is cut.
 async fn lost_create(world: &World) -> Operation {
     world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
     world.wait_for_replication().await;
@@ -34,6 +33,8 @@ async fn lost_create(world: &World) -> Operation {
     world.write(Verb::Create, "1", "mine").with_witness(witness)
 }
 
+/// West has applied the create, and refuses to read the witness. East answers that the witness does
+/// not exist, which proves nothing, because East may be behind. So the result stays ambiguous.
 #[tokio::test(start_paused = true)]
 async fn a_region_that_may_be_behind_proves_nothing() {
     let world = three_regions(prefers_east()).await;
@@ -45,7 +46,7 @@ async fn a_region_that_may_be_behind_proves_nothing() {
     let regions = error.diagnostics().regions();
     assert!(
         regions.iter().any(|region| region.name() == EAST),
-        "the read-back is in the diagnostics: {regions:?}"
+        "the read of the witness is in the diagnostics: {regions:?}"
     );
 }
 

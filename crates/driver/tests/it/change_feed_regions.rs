@@ -79,8 +79,9 @@ async fn create_in(world: &World, region: &str, id: &str) {
     other.execute(&create, &options).await.unwrap();
 }
 
-/// The defect: East was slow, and a hedge at West answered. The change with number n + 1 in West
-/// was seen. The change with number n + 1 in East was never seen.
+/// The defect: East was slow, and a hedge at West answered. The reader saw the change with number
+/// n + 1 of West, and then went on after n + 1 in East. So it never saw the change with number n + 1
+/// of East.
 #[tokio::test(start_paused = true)]
 async fn a_change_feed_skips_nothing_when_its_region_is_slow() {
     let world = three_regions(true).await;
@@ -149,7 +150,7 @@ async fn a_continuation_whose_region_is_unknown_or_excluded_is_refused() {
     reader.region = None;
     let error = reader.read(&hedged()).await.unwrap_err();
     assert!(error.message().contains("does not name its region"), "{error}");
-    // Excluding all other regions names the region.
+    // When all other regions are excluded, the region of the continuation is known.
     let east_only = hedged().with_excluded_regions([WEST, NORTH]);
     assert_eq!(reader.read(&east_only).await.unwrap(), [EAST]);
 }

@@ -32,9 +32,9 @@ use self::setup::{PARTITIONS, Setup, Writers};
 /// The most faults of each class that one operation of a gentle run gets.
 const FAULTS_PER_OPERATION_MAX: u32 = 1;
 
-/// The length of the aftermath. It is longer than a breaker stays open, than a region is
-/// avoided, than a delayed request takes to arrive, and than the pause between two reads
-/// of the account.
+/// The length of the aftermath. It is longer than the time for which a breaker stays open, a
+/// region is avoided or a request is delayed, and longer than the pause between two reads of the
+/// account.
 const AFTERMATH_TIME: Duration = Duration::from_secs(14);
 
 /// The length of the third phase.
@@ -92,7 +92,7 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     let history = collect_history(&setup, &ledger, is_gentle).await;
     let mut problems = Vec::new();
     for (document, problem) in ledger.take_problems() {
-        // A late write may overwrite newer values. A reader is then right to see less.
+        // A late write may overwrite newer values. Then a reader may see an older value.
         if !history.has_late_write(&document) {
             problems.push(format!("{document}: {problem}"));
         }

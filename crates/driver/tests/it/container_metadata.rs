@@ -38,8 +38,8 @@ async fn an_operation_waits_for_the_read_of_another_task_until_its_own_timeout()
     assert!(patient.await.unwrap().unwrap_err().is_not_found(), "the other task is not affected");
 }
 
-/// The operation that needs the metadata first is cancelled. The read goes on, and the next
-/// operation finds its result.
+/// The first operation that needs the metadata is cancelled. The read of the metadata goes on,
+/// and the next operation finds its result.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_waits_for_metadata_may_be_cancelled() {
     let world = World::new().await;
@@ -78,8 +78,8 @@ async fn operations_with_short_timeouts_share_one_read_of_the_metadata() {
     assert_eq!(timeouts, 3);
 }
 
-/// The runtime that reads the metadata for several operations shuts down. An operation on
-/// another runtime starts the read again.
+/// The runtime on which the metadata is read shuts down. An operation on another runtime
+/// starts the read again.
 #[test]
 fn a_read_of_metadata_is_started_again_when_its_runtime_has_shut_down() {
     let runtime =
@@ -169,8 +169,8 @@ impl Transport for MissingContainerText {
     }
 }
 
-/// After a read of the container has shown that it exists, it is not read again for a while.
-/// Later it is read again: it may have been deleted meanwhile.
+/// After a read has shown that the container exists, the container is not read again for a
+/// while. Later it is read again, because it may have been deleted meanwhile.
 #[tokio::test(start_paused = true)]
 async fn misleading_text_in_an_answer_does_not_make_each_operation_read_the_container() {
     let world = World::new().await;

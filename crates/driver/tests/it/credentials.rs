@@ -42,7 +42,7 @@ async fn run(driver: &Driver, verb: Verb, target: Target, scope: Scope, body: &s
 }
 
 /// Databases, containers, documents, ranges and offers. Some names have characters that
-/// must be escaped in a path and not in a signature.
+/// must be escaped in a path but not in a signature.
 #[tokio::test]
 async fn every_kind_of_operation_is_signed_as_the_server_checks() {
     let server = server(AuthMode::Key).await;

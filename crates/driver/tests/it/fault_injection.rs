@@ -1,5 +1,5 @@
-//! Injected faults over real sockets, in HTTP/2 and (except faults of connecting) HTTP/1.1: what the
-//! caller gets, whether the request reached the peer, and what becomes of the connection.
+//! Injected faults over real sockets, in HTTP/2 and in HTTP/1.1 (`connect` faults in HTTP/2 only): what
+//! the caller gets, whether the request reaches the peer, and what becomes of the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// A peer that counts the requests that reach it, and a transport with injected faults.
 struct Scene {
     peer: Peer,
+    /// The number of requests that have reached the peer.
     seen: Arc<AtomicUsize>,
     faults: FaultInjector,
     transport: HttpTransport,
@@ -63,7 +64,7 @@ impl Scene {
         Scene { peer, seen, faults, transport: HttpTransport::new(options).unwrap(), protocol }
     }
 
-    /// A write, which the transport does not send again.
+    /// Sends a write. The transport does not send a write again.
     async fn send(&self) -> Result<Response, Failure> {
         self.send_within(TIMEOUT).await
     }
@@ -90,7 +91,7 @@ impl Scene {
     }
 }
 
-/// Answers each request with its own body, and counts it.
+/// Answers each request with the request's own body, and counts the requests.
 async fn serve_counted_http1<T>(stream: T, counter: &AtomicUsize)
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
@@ -147,7 +148,7 @@ async fn an_injected_answer_replaces_the_request_or_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_or_broken_off_answer_leaves_an_http2_connection_open() {
+async fn a_reset_or_a_truncated_answer_leaves_an_http2_connection_open() {
     use {FailureKind::Closed, Protocol::*, Sent::*};
     for protocol in [Http2, Http1] {
         let scene = Scene::new(protocol).await;
@@ -156,7 +157,7 @@ async fn a_reset_or_broken_off_answer_leaves_an_http2_connection_open() {
             kind: Closed,
             sent,
             reaches_peer,
-            // An HTTP/1.1 connection cannot be used again after a request that was broken off.
+            // An HTTP/1.1 connection cannot be used again after a reset or a truncated answer.
             is_incident: is_http1,
             ends_connection: is_http1,
         };
@@ -175,7 +176,7 @@ async fn a_dropped_garbled_or_silent_connection_ends() {
     let cases = [
         ("drop", Closed, Closed, true),
         ("garbage", Violation, Violation, false),
-        // Only HTTP/2 has pings, by which silence is noticed before the deadline.
+        // Only HTTP/2 has pings. With them the transport notices silence before the deadline.
         ("silence", Closed, Timeout, false),
     ];
     for protocol in [Protocol::Http2, Protocol::Http1] {

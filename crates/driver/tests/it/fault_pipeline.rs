@@ -102,7 +102,7 @@ async fn an_injected_503_of_one_region_or_range_makes_reads_fail_over() {
         Outcome::Answered(status) if status.code == 503
     ));
     scene.faults.clear();
-    // The range of the document is known, although the request does not name it.
+    // The transport knows the range of the document, although no header of the request names it.
     let ranges = scene.driver.metadata(&scene.orders).await.unwrap();
     assert_eq!(&*ranges.ranges.only().unwrap().id, "0");
     let other_range = scene.inject(r#"{"operation":"read_item","range":"7","status":503}"#);
@@ -129,6 +129,7 @@ async fn an_injected_connection_error_is_retried_where_that_is_safe() {
     scene.inject(r#"{"operation":"upsert_item","drop":"before","count":1}"#);
     let once = scene.write(Verb::Upsert, "3").with_idempotency(Idempotency::NotIdempotent);
     assert!(scene.run(&once).await.unwrap_err().is_ambiguous());
+    // An idempotent write is repeated.
     scene.inject(r#"{"operation":"upsert_item","garbage":"before","count":1}"#);
     scene.run(&scene.write(Verb::Upsert, "3")).await.unwrap();
     // A silent connection is noticed within the read-hang limit.

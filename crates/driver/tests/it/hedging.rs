@@ -93,7 +93,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_stays_slow_is_soon_not_asked_first() {
+async fn a_region_that_stays_slow_is_soon_no_longer_asked_first() {
     let world = with_an_order(prefers_east()).await;
     read_many(&world, 50).await;
     slow_east(&world).await;
@@ -131,7 +131,7 @@ async fn hedging_adds_almost_no_requests_while_all_regions_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hedging_can_be_turned_off_and_fixed_per_operation() {
+async fn an_operation_can_turn_hedging_off_or_set_its_threshold() {
     let world = with_an_order(without_breaker()).await;
     slow_east(&world).await;
     let run = async |hedging| {
@@ -216,8 +216,9 @@ async fn a_second_region_that_lacks_metadata_does_not_win() {
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
 }
 
+/// Each failed leg counts for the circuit breaker of East.
 #[tokio::test(start_paused = true)]
-async fn a_failed_leg_counts_though_the_other_leg_answered() {
+async fn a_failed_leg_counts_for_the_breaker_though_the_other_leg_answered() {
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let world = with_an_order(prefers_east().with_operation(options)).await;
     world.clear_faults().await;
@@ -235,7 +236,7 @@ async fn a_failed_leg_counts_though_the_other_leg_answered() {
 /// East loses a race, both regions refuse the next read, and East loses another race. The refused
 /// read has no winner, so East has lost two races in a row.
 #[tokio::test(start_paused = true)]
-async fn a_race_without_a_winner_does_not_end_a_row_of_lost_hedges() {
+async fn a_race_without_a_winner_does_not_end_a_series_of_lost_races() {
     let breaker = CircuitBreakerOptions::default().with_hedge_losses(2).with_read_failures(100);
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let world = with_an_order(prefers_east().with_circuit_breaker(breaker).with_operation(options)).await;

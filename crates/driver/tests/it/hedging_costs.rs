@@ -92,7 +92,7 @@ async fn first_legs_that_lose_do_not_spend_the_budget() {
 /// A throttled region is not slow. The defect: after five throttled reads, its breaker opened,
 /// and all reads went to the next region.
 #[tokio::test(start_paused = true)]
-async fn a_throttled_region_has_not_lost_the_race() {
+async fn a_throttled_leg_does_not_count_as_a_lost_race() {
     let world = with_an_order(prefers_east()).await;
     let rule = format!(
         r#"{{"operation":"read_item","region":"{EAST}","status":429,"subStatus":3200,"retryAfterMs":100}}"#
@@ -103,9 +103,9 @@ async fn a_throttled_region_has_not_lost_the_race() {
         let regions: Vec<_> =
             response.diagnostics.regions().into_iter().map(|region| region.name()).collect();
         assert_eq!(regions, [EAST, WEST], "East is asked first, and West answers");
-        let lost = response.diagnostics.attempts().next().unwrap();
+        let first = response.diagnostics.attempts().next().unwrap();
         assert_eq!(
-            (lost.region.name(), lost.throttled),
+            (first.region.name(), first.throttled),
             (EAST, 1),
             "the throttled answer is in the diagnostics"
         );

@@ -1,5 +1,5 @@
-//! A world of three regions, and a driver whose preferred region, East, a test takes down for a while.
-//! The world and the driver can belong to two runtimes.
+//! A world of three regions, and a driver that prefers East. A test takes East down for a while. The
+//! world and the driver can belong to two runtimes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ struct OneEndpointDown {
     server: InProcess,
     endpoint: Endpoint,
     is_down: Arc<AtomicBool>,
-    /// How long an answer of this endpoint takes, and how long one of another endpoint.
+    /// How long an answer takes from this endpoint, and from another endpoint.
     answer_times: [Duration; 2],
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    /// `main` runs the world, and `other` opens the driver. East is up. The times are those of an answer
-    /// from East and of one from another region.
+    /// `main` runs the world, and `other` opens the driver. East is up. `answer_times` is how long an
+    /// answer takes from East, and from another region.
     pub(crate) fn new(main: &Runtime, other: &Runtime, answer_times: [Duration; 2]) -> Outage {
         let options = EmbeddedOptions::default().with_regions(three_regions());
         let world = main.block_on(World::with(options, prefers_east()));

@@ -1,5 +1,5 @@
-//! Partitions of an account with one write region that fail over one by one: the driver finds
-//! the region that takes the writes of each partition, remembers it, and comes back.
+//! Failover of single partitions, in an account with one write region: the driver finds the
+//! region that takes the writes of each partition, remembers it, and comes back.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::world::{World, customer, document};
 struct Failover {
     world: World,
     driver: Driver,
-    /// A customer of range 0 and one of range 1.
+    /// A customer of range 0, which stays in the write region, and a customer of range 1, which
+    /// tests move or make fail.
     customers: [String; 2],
 }
 
@@ -34,6 +35,7 @@ impl Failover {
         world.manage(Method::POST, "regions/partition-failover", r#"{"enabled":true}"#).await;
         let driver = world.other_driver(options).await;
         let mut failover = Failover { world, driver, customers: [String::new(), String::new()] };
+        // Among 40 customers, each range has at least one.
         for number in 0..40 {
             let name = format!("c{number}");
             let response = failover.write(&name).await;
@@ -181,9 +183,9 @@ async fn a_partition_comes_back_to_the_write_region() {
 }
 
 /// The write region of the whole account moves while the writes of a partition go to another
-/// region. The remembered region of the partition is out of date.
+/// region. The driver forgets the region of the partition.
 #[tokio::test(start_paused = true)]
-async fn a_move_of_the_whole_account_makes_the_moves_of_partitions_out_of_date() {
+async fn after_a_move_of_the_write_region_all_partitions_are_written_there() {
     let failover = Failover::new().await;
     let [stays, moves] = &failover.customers;
     failover.move_range(EAST).await;
@@ -223,8 +225,8 @@ async fn a_lost_create_of_a_partition_is_found_by_its_witness() {
     assert_eq!(document(&response.unwrap())["stamp"], "mine");
 }
 
-/// The account document switches the behaviour off again. The driver learns it when it reads
-/// the account.
+/// The account document switches partition failover off again. The driver learns this when it
+/// reads the account.
 #[tokio::test(start_paused = true)]
 async fn the_account_document_switches_partition_failover_off() {
     let failover = Failover::new().await;
@@ -240,11 +242,11 @@ async fn the_account_document_switches_partition_failover_off() {
     assert!(has_learnt);
 }
 
-/// A write that may not be repeated ends when its answer is lost, so it cannot ask another
-/// region itself. But its failure counts: after five failures the next write begins in another
-/// region.
+/// A write that may not be repeated ends as soon as it may have been applied, so it cannot ask
+/// another region itself. But its failure counts: after five failures the next write begins in
+/// another region.
 #[tokio::test(start_paused = true)]
-async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_write_region() {
+async fn after_five_failures_unrepeatable_writes_of_a_partition_begin_in_another_region() {
     for how in [r#""delayMs":30000"#, r#""status":503"#, r#""status":408"#] {
         let failover = Failover::new().await;
         let [stays, moves] = &failover.customers;
@@ -276,8 +278,8 @@ async fn writes_come_back_when_the_write_region_works_again() {
     }
     assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [EAST, NORTH, WEST]);
     assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [WEST]);
-    // The write region may also recover while a write runs. The write then asks it again, though
-    // its breaker is open.
+    // The write region may also recover while a write runs. The write then asks that region
+    // again, though the region's breaker is open.
     failover.fail_in_west(r#""status":503"#).await;
     for _ in 0..5 {
         assert!(failover.run(&unrepeatable).await.unwrap_err().is_ambiguous());
@@ -292,8 +294,8 @@ async fn writes_come_back_when_the_write_region_works_again() {
     assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 }
 
-/// Only writes that may be repeated are sent to the write region again. The move of a partition
-/// that gets only other writes stays known, too.
+/// Only writes that may be repeated ask the write region again. This partition gets only writes
+/// that may not be repeated, and its move stays known.
 #[tokio::test(start_paused = true)]
 async fn a_move_stays_known_while_the_partition_is_written() {
     let failover = Failover::new().await;
@@ -352,9 +354,9 @@ async fn a_conditional_write_asks_the_write_region_again_only_with_a_witness() {
     assert_eq!(path.first().map(String::as_str), Some(WEST), "{path:?}");
 }
 
-/// A driver that has not written to the partition reads with the session of one that has. The
-/// other regions do not have the write yet. So the driver sends the read with a header that only
-/// the region that takes the partition's writes accepts.
+/// A driver reads with the session token of another driver, which has written to the partition.
+/// So far only the region that takes the partition's writes has the write. To find this region,
+/// the driver sends the read with a header. The other regions refuse a read with this header.
 #[tokio::test(start_paused = true)]
 async fn a_read_of_a_session_finds_the_region_of_its_partition() {
     let failover = Failover::new().await;

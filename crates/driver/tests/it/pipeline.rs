@@ -64,7 +64,7 @@ async fn every_throttled_answer_is_counted_and_a_lost_answer_has_an_activity_id(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_without_resources_is_not_waited_for_like_throttling() {
+async fn the_driver_does_not_wait_for_a_replica_without_resources() {
     let world = World::new().await;
     world
         .fault(r#"{"operation":"read_item","count":1,"status":429,"subStatus":3092,"retryAfterMs":60000}"#)

@@ -37,6 +37,7 @@ async fn connect_in_child(endpoint: String, variables: Vec<(&'static str, String
     let output = tokio::task::spawn_blocking(move || {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["process_environment::child_process_connects", "--exact", "--ignored", "--nocapture"]);
+        // REQUEST_METHOD marks a CGI program, in which the driver ignores HTTP_PROXY.
         for inherited in ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUEST_METHOD"] {
             command.env_remove(inherited).env_remove(inherited.to_uppercase());
         }

@@ -50,7 +50,7 @@ async fn serve_account(stream: TcpStream, is_http2: bool, requests: Arc<AtomicUs
     }
 }
 
-/// An endpoint speaks HTTP/1.1 only, and later HTTP/2. The driver finds it out when it reads
+/// An endpoint speaks HTTP/1.1 only, and later HTTP/2. The driver notices HTTP/2 when it reads
 /// the account again, though its HTTP/1.1 connection still works.
 #[tokio::test]
 async fn http2_is_found_when_the_account_is_read_again() {

@@ -1,4 +1,5 @@
-//! The choice of regions: by the application's region, without discovery, and backup endpoints.
+//! Which regions and endpoints a driver uses: with the application's region, without endpoint
+//! discovery, and with backup endpoints.
 
 use std::sync::{Arc, Mutex};
 

@@ -38,7 +38,7 @@ async fn region_of_a_read(world: &World) -> String {
 /// The status 500 may be the fault of the service or of the request. If every region
 /// answers with it, the request is at fault, and the regions stay in use.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_in_every_region_counts_against_none() {
+async fn a_request_that_fails_in_every_region_counts_against_no_region() {
     let world = three_regions().await;
     assert_eq!(region_of_a_read(&world).await, EAST);
     world.fault(r#"{"operation":"read_item","status":500}"#).await;
@@ -59,7 +59,7 @@ async fn a_region_that_fails_alone_is_avoided() {
     for _ in 0..2 {
         assert_eq!(region_of_a_read(&world).await, EAST);
     }
-    assert_eq!(region_of_a_read(&world).await, WEST, "two confirmed failures open the breaker");
+    assert_eq!(region_of_a_read(&world).await, WEST, "West answered both reads, so the breaker is open");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,8 +84,8 @@ async fn a_region_that_does_not_answer_is_avoided() {
     assert_eq!(region_of_a_read(&world).await, WEST);
 }
 
-/// A transport whose requests to one region all fail as parts of one incident, while `incident`
-/// holds one.
+/// A transport on which all requests to one region fail while `incident` is set. The failures are
+/// parts of that incident.
 struct FailingRegion {
     inner: AnyTransport,
     host_label: &'static str,

@@ -70,14 +70,14 @@ fn a_region_comes_back_though_the_runtime_of_the_background_task_makes_no_progre
 }
 
 /// A transport on which the answers to requests of one kind are slow.
-struct SlowPath {
+struct SlowAnswers {
     server: InProcess,
     is_slow: fn(&Request) -> bool,
     /// How many more requests are slow.
     slow_left: Arc<AtomicUsize>,
 }
 
-impl Transport for SlowPath {
+impl Transport for SlowAnswers {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let one_less = |left: usize| left.checked_sub(1);
         let is_slow = (self.is_slow)(&request)
@@ -96,16 +96,19 @@ async fn driver_with_slow_answers(
     is_slow: fn(&Request) -> bool,
     slow_left: &Arc<AtomicUsize>,
 ) -> Driver {
-    let transport =
-        SlowPath { server: world.server.embedded().transport(), is_slow, slow_left: Arc::clone(slow_left) };
+    let transport = SlowAnswers {
+        server: world.server.embedded().transport(),
+        is_slow,
+        slow_left: Arc::clone(slow_left),
+    };
     let options = DriverOptions::default()
         .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
     world.server.driver_over(AnyTransport::foreign(transport), options).await
 }
 
 /// The task that reads the metadata of a container was started on a runtime that exists, but makes
-/// no progress any more. An operation on another runtime does not wait for that task until the
-/// deadline of the operation.
+/// no progress any more. An operation on another runtime waits for that task only some seconds, and
+/// not until the deadline of the operation.
 #[test]
 fn metadata_is_read_though_the_runtime_of_the_first_reader_makes_no_progress() {
     let (main, other) = (runtime(), runtime_of_one_thread());
@@ -147,7 +150,7 @@ fn metadata_is_read_though_the_runtime_of_the_first_reader_makes_no_progress() {
 }
 
 /// An operation that refreshes the account is not polled any more, and is not dropped either.
-/// Other operations do not wait for it until their own deadlines.
+/// Other operations wait for it only some seconds, and not until their own deadlines.
 #[test]
 fn the_account_is_refreshed_though_the_operation_that_refreshes_it_is_not_polled() {
     let (main, other) = (runtime(), runtime_of_one_thread());
@@ -241,13 +244,14 @@ fn an_idle_http1_connection_of_a_runtime_that_makes_no_progress_is_not_used() {
     main.block_on(transport.send(peer.get())).unwrap();
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
     assert_eq!(idle(), 1, "the connections of the other runtime are closed, and the new one is kept");
-    // A connection of a runtime that is run is used by requests on other runtimes.
+    // A connection whose runtime makes progress is used by requests on other runtimes, too.
     let connections = peer.connections();
     other.block_on(transport.send(peer.get())).unwrap();
     assert_eq!(peer.connections(), connections);
 }
 
-/// A peer over HTTP/1.1, and a transport with three idle connections to it, all of the runtime `other`.
+/// A peer over HTTP/1.1, and a transport with three idle connections to it. The connections belong to
+/// the runtime `other`.
 fn three_idle_connections(main: &Runtime, other: &Runtime) -> (Peer, HttpTransport) {
     let arrived = Arc::new(watch::Sender::new(0));
     let peer = main.block_on(Peer::start("http", move |_, stream| {
@@ -295,8 +299,9 @@ fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
     assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
     end.send(()).unwrap();
-    // A runtime runs its tasks in the order in which they were woken. So the asked connection has answered
-    // when this task ends. Until then, requests leave the connections of that runtime alone.
+    // A runtime runs its tasks in the order in which they were woken. So when this task ends, the
+    // connection that the request asked has answered. Until it answers, requests leave the connections
+    // of its runtime alone.
     main.block_on(other.spawn(async {})).unwrap();
     let connections = peer.connections();
     main.block_on(transport.send(peer.get())).unwrap();

@@ -181,7 +181,7 @@ async fn an_operation_has_a_span_below_the_callers_and_one_for_each_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_span_of_a_failed_operation_says_so_and_an_expected_refusal_is_not_an_error() {
+async fn a_failed_operation_marks_its_span_as_an_error_unless_the_refusal_is_expected() {
     let (collector, _guard) = collect();
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
@@ -212,6 +212,7 @@ async fn reads_of_metadata_have_spans_of_their_own() {
     assert_eq!(collector.span(task).parent, None);
     let operations: Vec<Seen> =
         collector.named("operation").iter().map(|number| collector.span(*number)).collect();
+    // The feed of ranges takes one or two requests.
     let names: Vec<Option<&str>> = operations.iter().map(|span| span.field("db.operation.name")).collect();
     assert_eq!(
         names,

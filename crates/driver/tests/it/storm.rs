@@ -1,7 +1,7 @@
-//! The storm: ten thousand operations of all kinds over real sockets, with random faults below
-//! the connections and in the server. Each operation must end within its deadline, with a
+//! The storm: ten thousand operations of all kinds over real sockets, with random faults in the
+//! driver's transport and in the server. Each operation must end within its deadline, with a
 //! correct answer or with an error that the faults explain. When the storm is over, nothing may
-//! be left: no stream, no waiting request, no task and no byte.
+//! be left: no stream, no waiting request, no task and no buffered byte.
 //!
 //! The faults and the operations follow from a seed; which request meets which fault depends on
 //! the threads, too. `STORM_SEEDS=10..30 cargo test -p perihelion-driver --test it storm` runs
@@ -85,7 +85,7 @@ async fn start(seed: u64) -> (Arc<Storm>, usize) {
     driver::create_container(&setup, "shop", "orders", "/customer").await;
     server.wait_for_replication().await;
     drop(setup);
-    // Connections of the setup end.
+    // The connections of `setup` need a moment to end.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let tasks_before = alive_tasks();
 
@@ -187,8 +187,8 @@ async fn run_storm(seed: u64) {
 #[test]
 fn ten_thousand_operations_in_a_storm_of_faults_end_correctly_and_leave_nothing_behind() {
     let seeds = std::env::var("STORM_SEEDS").ok().map_or(SEEDS, |text| {
-        let (first, last) = text.split_once("..").expect("STORM_SEEDS is a range, such as 10..30");
-        first.parse().expect("a number")..last.parse().expect("a number")
+        let (first, end) = text.split_once("..").expect("STORM_SEEDS is a range, such as 10..30");
+        first.parse().expect("a number")..end.parse().expect("a number")
     });
     for seed in seeds {
         let runtime =

@@ -84,7 +84,7 @@ async fn an_operation_with_retries_is_measured_once() {
     assert_eq!((seen.count(&format!("{INSTANCES}up")), seen.count(&format!("{INSTANCES}down"))), (1, 0));
     let World { server, driver, orders: _ } = world;
     drop(driver);
-    // The background task drops the core when it is polled next.
+    // The background task drops the driver's shared state when it is polled next.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

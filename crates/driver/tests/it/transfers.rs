@@ -35,7 +35,7 @@ async fn diagnostics_name_the_connection_the_phases_and_the_range() {
     let answer = world.run(&world.read("1")).await.unwrap();
     assert!(answer.diagnostics.metadata_work().is_empty(), "{}", answer.diagnostics);
     let second = transfer(&answer.diagnostics);
-    assert_eq!(second.connection(), first.connection(), "the fullest connection with room");
+    assert_eq!(second.connection(), first.connection(), "the connection still has free streams");
     assert_eq!((second.streams(), second.resends()), (1, 0));
     let attempt = answer.diagnostics.attempts().next().unwrap();
     assert_eq!(attempt.range.as_deref(), Some("0"));

@@ -35,7 +35,7 @@ async fn a_deadline_in_the_past_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
+async fn when_a_request_times_out_its_connection_still_opens_for_others() {
     let (allow_handshake, handshake_allowed) = oneshot::channel::<()>();
     let handshake_allowed = Arc::new(Mutex::new(Some(handshake_allowed)));
     let peer = Peer::start("https", move |_, stream| {

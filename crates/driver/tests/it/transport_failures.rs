@@ -15,7 +15,7 @@ use crate::transport_peers::*;
 
 #[tokio::test]
 async fn a_refused_connection_says_that_nothing_was_sent() {
-    // Nobody listens on port 1.
+    // No server listens on port 1.
     let endpoint = Endpoint::parse("https://127.0.0.1:1").unwrap();
     // This peer is only needed to build the request.
     let peer = Peer::start("http", |_, _| async {}).await;
@@ -296,7 +296,7 @@ async fn a_request_reported_as_unsent_never_arrives() {
             (path, answer)
         });
     }
-    // The numbers of requests that were answered, not sent, and perhaps sent.
+    // How many requests were answered, were not sent, and may have been sent.
     let mut outcomes = [0; 3];
     for (path, answer) in sending.join_all().await {
         let has_arrived = arrived.lock().unwrap().contains(&path);
@@ -322,7 +322,7 @@ async fn a_request_reported_as_unsent_never_arrives() {
 /// The first connection ends because the peer violates HTTP/2: before the answer, or within its
 /// body. A read is answered on another connection. A write may have been applied, and fails.
 #[tokio::test]
-async fn a_read_goes_to_another_connection_when_a_violation_of_the_protocol_ends_its_own() {
+async fn a_read_goes_to_another_connection_after_a_violation_of_the_protocol() {
     for begins_answer in [false, true] {
         let peer = Peer::start("http", move |number, stream| async move {
             let mut frames = Frames::handshake(stream).await;
@@ -381,8 +381,8 @@ async fn an_idle_http1_connection_that_does_not_become_ready_is_replaced() {
     assert_eq!(peer.connections(), 2);
 }
 
-/// Story of a bug: a request asked one idle connection after the other, and waited a quarter of a
-/// second for each that was not ready.
+/// The defect: a request tried one idle connection after the other, and waited a quarter of a second
+/// for each connection that was not ready.
 #[tokio::test]
 async fn several_idle_http1_connections_that_do_not_become_ready_cost_one_wait() {
     const STUCK: usize = 8;

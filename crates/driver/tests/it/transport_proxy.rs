@@ -197,6 +197,7 @@ async fn a_refusal_of_the_proxy_says_what_to_do_and_shows_no_password() {
 /// A request without TLS would leave this machine, although its endpoint is `localhost`.
 #[tokio::test]
 async fn a_proxy_on_another_machine_gets_no_request_without_tls() {
+    // This proxy is only needed to build the request.
     let proxy = TestProxy::start().await;
     let other_proxy = Proxy::parse("http://proxy.invalid:3128").unwrap();
     let options = HttpOptions::default().with_proxy(other_proxy);

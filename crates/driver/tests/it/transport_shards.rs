@@ -1,5 +1,5 @@
-//! The default transport and a server that allows 20 streams per connection, as the service
-//! does: many reads at once, and a connection that falls silent.
+//! The default transport's pool of HTTP/2 connections (shards). The peer allows 20 streams per
+//! connection, as the service does. The tests send many reads at once, and silence a connection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::transport_peers::*;
 use crate::world::ada;
 
-/// The value below which `percent` of the values are.
+/// The value below which `percent` percent of the sorted values are.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
@@ -42,6 +42,7 @@ impl Gauge {
     }
 }
 
+/// Counts as one in the gauge until it is dropped.
 struct GaugeEntry(Arc<Gauge>);
 
 impl Drop for GaugeEntry {
@@ -194,8 +195,8 @@ fn upsert(container: &Arc<Container>, id: &str) -> Operation {
     Operation::new(Verb::Upsert, Target::items(container), ada(), body.into())
 }
 
-/// Runs an operation in a loop, as many times at once as `workers`, until the time is up.
-/// Returns when each operation began and how long it took.
+/// Starts `workers` tasks. Each task repeats an operation until the time is up, and returns when
+/// each run of the operation began and how long it took. Only East may be asked.
 fn keep_busy(
     driver: &Driver,
     operation: impl Fn(usize) -> Operation,

@@ -1,5 +1,5 @@
-//! Reads that need the writes of their session, when the region that has all writes cannot
-//! be asked: another region may have them.
+//! Reads that need a write of their session, while the write region cannot be asked. Another
+//! region may have the write.
 
 use perihelion_driver::operation::Verb;
 use perihelion_driver::{OperationOptions, Region};
@@ -24,7 +24,7 @@ async fn east_is_behind() -> World {
 
 /// The defect: North was asked to answer only if it is the write region, and refused (403/3).
 #[tokio::test(start_paused = true)]
-async fn a_read_with_the_write_region_excluded_finds_the_region_with_its_session() {
+async fn with_the_write_region_excluded_a_read_finds_another_region_that_has_the_write() {
     let world = east_is_behind().await;
     let options = OperationOptions::default().with_excluded_regions([WEST]);
     let read = world.driver.execute(&world.read("1"), &options).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_read_with_the_write_region_excluded_finds_the_region_with_its_session
 /// The read of document `0` fails and opens the breaker of the write region. So the next read does
 /// not spend its failovers in that region.
 #[tokio::test(start_paused = true)]
-async fn a_read_with_the_write_region_down_finds_the_region_with_its_session() {
+async fn with_the_write_region_down_a_read_finds_another_region_that_has_the_write() {
     let world = east_is_behind().await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{WEST}","status":503}}"#)).await;
     let west_only = OperationOptions::default().with_excluded_regions([EAST, NORTH]);

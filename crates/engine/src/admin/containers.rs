@@ -8,7 +8,7 @@ use perihelion_model::resource_id::ContainerRid;
 
 use super::indexes::{add_declared_indexes, check_declared_indexes, retire_undeclared_indexes};
 use super::offers::{
-    ChosenThroughput, THROUGHPUT_DEFAULT, add_offer, check_throughput, drop_offer, partitions_of_new,
+    ChosenThroughput, THROUGHPUT_DEFAULT, add_offer, check_throughput, drop_offer, initial_partitions,
 };
 use super::{change_catalog, put_container, update_container};
 use crate::catalog::{
@@ -41,7 +41,7 @@ pub(crate) fn create_container(
         let number = catalog.account.container_next;
         catalog.account.container_next += 1;
         let version = parsed.partition_key.version;
-        let partitions = partitions.max(throughput.map_or(1, partitions_of_new));
+        let partitions = partitions.max(throughput.map_or(1, initial_partitions));
         let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
         let ranges: Vec<PartitionRange> = (0..)
             .zip(ranges)
@@ -143,7 +143,8 @@ fn check_etag(container: &Container, if_match: Option<&str>) -> Result<(), Refus
     }
 }
 
-/// Starts the version log of a container.
+/// Starts the version log of a container: from now on every change of a document is logged, for the
+/// full-fidelity change feed.
 pub(crate) fn start_version_log(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

@@ -160,8 +160,9 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Replaces all scripts, users and permissions in one commit, if any of them differs. A container has
-/// a limited number of scripts, and a database a limited number of users and permissions.
+/// Replaces all scripts, users and permissions in one commit, if any of them differs. One commit can
+/// hold them all: a container has a limited number of scripts, and a database has a limited number of
+/// users and permissions.
 fn copy_records(transaction: &mut Transaction<'_>, records: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let mut ours = Vec::new();
     for prefix in [keys::all_scripts_prefix(), keys::all_users_prefix(), keys::all_permissions_prefix()] {

@@ -22,6 +22,7 @@ pub(crate) fn create_database(
     let name = resource_name(body)?;
     check_throughput(throughput)?;
     if transaction.catalog.databases.contains_key(&name) {
+        // The recorded charge.
         return Err(Refusal::resource_exists().with_charge(1.24));
     }
     Ok(change_catalog(transaction, |transaction, catalog, revision| {

@@ -2,8 +2,8 @@
 //!
 //! A container always has the composite indexes that its policy declares. It also has at most
 //! [`REQUESTED_MAX`] other indexes: queries asked for them, or an earlier policy declared them.
-//! When a query needs one more index than that, the least recently used of these is retired, if no
-//! query has used it for [`UNUSED_SECONDS_MIN`]. New queries do not use a retired index, but writes
+//! When a query needs one more of them, the least recently used of these other indexes is retired, if
+//! no query has used it for [`UNUSED_SECONDS_MIN`]. New queries do not use a retired index, but writes
 //! still maintain it, because a running query may have chosen it from an older snapshot of the
 //! catalog. After [`RETIRED_SECONDS`] the index is removed, and maintenance removes its entries.
 //!
@@ -32,9 +32,9 @@ const RETIRED_SECONDS: u64 = 300;
 const INDEXES_MAX: usize = 1000;
 
 /// Registers an index that is still to be filled. Returns its id, or `None` when the index exists
-/// already, when the container has [`REQUESTED_MAX`] requested indexes that are all in use, or when
-/// it has [`INDEXES_MAX`] indexes or no id left. If the index exists but is retired, queries use it
-/// again, provided that there is room for it.
+/// already, when [`room_for_index`] finds no room, or when the container has [`INDEXES_MAX`] indexes
+/// or no id left. If the index exists but is retired, queries use it again, provided that there is
+/// room for it.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -70,7 +70,8 @@ enum Room<'a> {
     InsteadOf(&'a IndexDefinition),
 }
 
-/// Returns `None` if the container has [`REQUESTED_MAX`] indexes that are all in use.
+/// Returns `None` if the container has [`REQUESTED_MAX`] requested indexes, and the least recently used
+/// of them is still being filled or was used within [`UNUSED_SECONDS_MIN`].
 fn room_for_index(container: &Container, now: u64) -> Option<Room<'_>> {
     let requested = requested_indexes(container);
     if requested.len() < REQUESTED_MAX {
@@ -90,11 +91,13 @@ fn requested_indexes(container: &Container) -> Vec<&IndexDefinition> {
     container.indexes.iter().filter(is_requested).collect()
 }
 
-/// Whether an index was not used for at least this many seconds.
+/// Whether the last use of an index was at least this many seconds ago. For a retired index, the time
+/// at which it was retired counts as its last use.
 fn is_unused_for(index: &IndexDefinition, now: u64, seconds: u64) -> bool {
     now.saturating_sub(index.last_use.seconds()) >= seconds
 }
 
+/// Retires an index, or lets new queries use a retired index again.
 fn set_retired(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -189,7 +192,8 @@ pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     }
 }
 
-/// Refuses a definition if the container has no room or no ids left for its composite indexes.
+/// Refuses a definition if the container has no room or no ids left for the composite indexes that the
+/// definition declares.
 pub(super) fn check_declared_indexes(container: &Container, definition: &Object) -> Result<(), Refusal> {
     let declared = declared_in(definition);
     let added = declared.iter().filter(|shape| container.index(shape).is_none()).count();

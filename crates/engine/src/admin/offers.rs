@@ -44,7 +44,7 @@ impl From<Throughput> for ChosenThroughput {
 }
 
 /// The number of physical partitions of a new container with this throughput.
-pub(super) fn partitions_of_new(throughput: Throughput) -> u32 {
+pub(super) fn initial_partitions(throughput: Throughput) -> u32 {
     let units = throughput.request_units();
     let share = if units > PARTITION_UNITS_MAX { NEW_PARTITION_UNITS } else { PARTITION_UNITS_MAX };
     partitions_for(units, share)
@@ -101,8 +101,8 @@ fn split_for(
     }
 }
 
-/// The range with the fewest ancestors, because each split halves a range. If several ranges have as
-/// few, the first of them.
+/// The first of the ranges with the fewest ancestors. Each split halves a range, so these ranges are
+/// the widest.
 fn widest_range(container: &Container) -> RangeId {
     let ancestors = |range: &&PartitionRange| range.parents.len();
     container.ranges.iter().min_by_key(ancestors).map_or(0, |range| range.id)

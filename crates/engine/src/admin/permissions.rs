@@ -22,7 +22,7 @@ pub(super) const CONTAINER_MEMBER: &str = "_containerRid";
 
 const OTHER_DATABASE: &str = "The resource of a permission must be in the database of its user.";
 
-/// A permission that was read for a request with its token.
+/// A permission, as it is read to authorize a request that carries the permission's token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPermission {
     /// The body as clients see it.

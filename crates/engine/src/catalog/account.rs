@@ -20,7 +20,7 @@ pub struct AccountCounters {
     /// The number of the next user or permission.
     pub user_next: u32,
     /// The number of changes of the catalog. It is the LSN of answers about the catalog, and
-    /// the counter in the etags of databases, containers and offers.
+    /// the counter in the etags of databases, containers, offers, users and permissions.
     pub lsn: u64,
     /// Greater than the LSNs of all containers that were deleted.
     pub lsn_floor: u64,
@@ -45,9 +45,9 @@ impl Default for AccountCounters {
     }
 }
 
-/// The beginning of 2020, in milliseconds since 1970. Numbers that are made from the time count
-/// from here. If the clock shows an earlier time, as in tests, the numbers do not depend on the
-/// time.
+/// The beginning of 2020, in milliseconds since 1970. LSNs that are made from the time count from
+/// here. If the clock shows an earlier time, as in tests, neither these LSNs nor the first numbers of
+/// databases and containers depend on the time.
 const EPOCH: u64 = 1_577_836_800_000;
 /// Each millisecond has 2 to the power of this many LSNs. A range takes far fewer writes in a
 /// millisecond. Until 2089 the LSNs stay below 2^53, the largest number that all clients read
@@ -119,18 +119,33 @@ fn scramble(number: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// A time in 2026, in milliseconds since 1970.
+    const NOW: u64 = 1_794_873_623_000;
+
+    fn account_created_at(milliseconds: u64) -> AccountCounters {
+        AccountCounters::of_new_account(Duration::from_millis(milliseconds))
+    }
+
     #[test]
-    fn accounts_created_at_different_times_differ_in_their_numbers_and_later_accounts_have_greater_lsns() {
-        let at = |milliseconds| AccountCounters::of_new_account(Duration::from_millis(milliseconds));
-        let now = 1_794_873_623_000;
-        let (first, second) = (at(now), at(now + 1));
+    fn accounts_created_at_different_times_have_different_numbers() {
+        let (first, second) = (account_created_at(NOW), account_created_at(NOW + 1));
         assert_ne!(first.database_next, second.database_next);
         assert_ne!(first.container_next, second.container_next);
-        assert_eq!(first, at(now));
-        assert!(first.lsn_first(now) + 1000 < second.lsn_first(now + 1));
-        assert!(second.lsn_first(now) < 1 << 53);
-        let after_delete = AccountCounters { lsn_floor: first.lsn_first(now) + 5, ..first };
-        assert_eq!(after_delete.lsn_first(now), first.lsn_first(now) + 5);
-        assert_eq!((at(1000).database_next, at(1000).lsn_first(1000)), (1, 1));
+        assert_eq!(first, account_created_at(NOW));
+    }
+
+    #[test]
+    fn a_new_container_has_greater_lsns_than_all_earlier_containers() {
+        let (first, second) = (account_created_at(NOW), account_created_at(NOW + 1));
+        assert!(first.lsn_first(NOW) + 1000 < second.lsn_first(NOW + 1));
+        assert!(second.lsn_first(NOW) < 1 << 53);
+        let after_delete = AccountCounters { lsn_floor: first.lsn_first(NOW) + 5, ..first };
+        assert_eq!(after_delete.lsn_first(NOW), first.lsn_first(NOW) + 5);
+    }
+
+    #[test]
+    fn before_2020_numbers_and_lsns_begin_with_1() {
+        let account = account_created_at(1000);
+        assert_eq!((account.database_next, account.lsn_first(1000)), (1, 1));
     }
 }

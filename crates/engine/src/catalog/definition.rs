@@ -61,8 +61,8 @@ impl ParsedDefinition {
         Self::read(body, api_version, computed)
     }
 
-    /// Reads the definition in a record. Earlier versions stored computed properties that are
-    /// not valid; they have no effect.
+    /// Reads the definition in a record. Earlier versions stored computed properties unchecked. If
+    /// one of them is not valid, none of them has an effect.
     pub(super) fn from_record(body: Object) -> Result<Self, Refusal> {
         let computed = parse_computed_properties(&body).unwrap_or_default();
         Self::read(body, ApiVersion::Current, computed)
@@ -201,7 +201,7 @@ fn partition_key_body(definition: &PartitionKeyDefinition, given: Option<&Value>
     Value::Object(body)
 }
 
-/// The computed properties: names that are not used otherwise, and statements that compute a
+/// The computed properties of a body. Each has a name of its own, and a statement that computes a
 /// value from one document.
 fn parse_computed_properties(body: &Object) -> Result<ComputedProperties, Refusal> {
     let invalid = |what: &str| {
@@ -343,6 +343,7 @@ pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Resu
             Layer::Backend,
             "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.",
         )
+        // The recorded charge.
         .with_charge(1.24));
     }
     search_policies::check_replacement(&old.definition, &new.definition)

@@ -84,8 +84,8 @@ fn bad_position(path: &str) -> Option<usize> {
     path.is_empty().then_some(0)
 }
 
-/// Whether a definition is that of a container whose GeoJSON has coordinates of a plane. The case of
-/// the letters does not count.
+/// Whether the GeoJSON of a container with this definition has coordinates of a plane. The type in the
+/// definition may have capital or small letters.
 pub(super) fn has_planar_geometry(definition: &Object) -> bool {
     let kind = definition.get("geospatialConfig").and_then(|config| config.get("type"));
     kind.and_then(Value::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"))
@@ -132,7 +132,7 @@ fn check_bounds(path: &str, bounds: &Object) -> Result<(), Refusal> {
     )))
 }
 
-/// Refuses a retention of the change feed that is not zero or more whole minutes.
+/// Refuses a retention of the change feed unless it is a whole number of minutes, zero or more.
 fn check_retention(body: &Object) -> Result<(), Refusal> {
     let policy = body.get("changeFeedPolicy");
     match policy.and_then(|policy| policy.get("retentionDuration")) {

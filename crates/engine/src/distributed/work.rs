@@ -37,7 +37,7 @@ impl Default for ConditionWork {
 
 impl ConditionWork {
     /// Makes the condition of a patch take its work from the work that is left for the transaction.
-    pub fn bound(&self, operation: ItemOperation) -> ItemOperation {
+    pub fn shared_with(&self, operation: ItemOperation) -> ItemOperation {
         match operation {
             ItemOperation::Patch { id, patch } => {
                 ItemOperation::Patch { id, patch: NewPatch::sharing_work(patch, Arc::clone(&self.0)) }

@@ -149,11 +149,11 @@ impl Run {
         operation: DistributedOperation,
     ) -> Result<ItemOutcome, Refusal> {
         let item = operation.operation?;
-        let place = (container.number(), target.range.id);
-        let at = match self.stamps.iter().position(|(other, _)| *other == place) {
+        let range = (container.number(), target.range.id);
+        let at = match self.stamps.iter().position(|(other, _)| *other == range) {
             Some(at) => at,
             None => {
-                self.stamps.push((place, WriteStamps::default()));
+                self.stamps.push((range, WriteStamps::default()));
                 self.stamps.len() - 1
             }
         };

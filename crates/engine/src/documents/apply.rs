@@ -33,7 +33,7 @@ pub struct Applied {
 
 /// The number of the last applied entry of a region's outbox, from the record that
 /// stores it; 0 if none is applied.
-pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
+pub(crate) fn decode_applied_up_to(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn apply(
     source: RegionId,
     entries: &[OutboxEntry],
 ) -> Result<Applied, Refusal> {
-    let applied_before = applied_position(transaction.get(&keys::applied_up_to(source.0))?);
+    let applied_before = decode_applied_up_to(transaction.get(&keys::applied_up_to(source.0))?);
     let mut applied = Applied { up_to: applied_before, new_entries: 0, is_blocked: false };
     for entry in entries.iter().filter(|entry| entry.sequence > applied_before) {
         let records = entry.changes.iter().map(OutboxRecord::decode).collect::<Option<Vec<_>>>();
@@ -63,8 +63,9 @@ pub(crate) fn apply(
     Ok(applied)
 }
 
-/// Whether the changes need not wait: in their ranges, this region has applied every write
-/// of a third region that the source region had applied before it made the changes.
+/// Whether the changes can be applied now. They must wait until this region has applied, in their
+/// ranges, every write of a third region that the source region had applied before it made the
+/// changes.
 fn can_be_applied(
     transaction: &Transaction<'_>,
     source: RegionId,
@@ -93,8 +94,9 @@ fn apply_entry(
     source: RegionId,
     records: Vec<OutboxRecord>,
 ) -> Result<(), Refusal> {
-    // The range of the source region may have been split here. Each child counts
-    // its own LSNs. A distributed transaction has changes in several containers.
+    // One entry can have changes in several ranges here, and each range counts its own LSNs: a range
+    // of the source region may have been split here, and a distributed transaction can change several
+    // ranges and containers.
     let mut stamps: Vec<((ContainerNumber, RangeId), WriteStamps)> = Vec::new();
     for record in records {
         let change = match record {

@@ -1,7 +1,7 @@
 //! Batches: several item operations in one request, for one logical partition,
 //! or (bulk) for one physical partition with a key per operation.
 //!
-//! An atomic batch leaves all its writes, under one LSN, or none. A batch that is not
+//! An atomic batch performs either all its writes, under one LSN, or none. A batch that is not
 //! atomic gives each write an LSN of its own. When an operation of such a batch fails, the
 //! earlier writes stay. The batch then stops, or continues if the client asked for that. A
 //! batch without the header `x-ms-cosmos-batch-atomic` is not atomic.
@@ -44,11 +44,12 @@ pub struct Batch {
     pub scope: BatchScope,
     /// The operations, in order.
     pub operations: Vec<BatchOperation>,
-    /// Whether the batch leaves all its writes or none.
+    /// Whether the batch performs either all its writes or none.
     pub is_atomic: bool,
     /// Whether a batch that is not atomic continues after a failure.
     pub continues_on_error: bool,
-    /// Whether the answer has the documents that the batch writes. It always has those that it reads.
+    /// Whether the answer has the documents that the batch writes. The answer always has the documents
+    /// that the batch reads.
     pub returns_written: bool,
 }
 
@@ -147,8 +148,8 @@ fn perform_atomic(
 }
 
 /// Performs one operation after the other. Only the writes of a failed operation are
-/// undone. When the documents that a bulk request returns do not fit into the response, the operations
-/// from there on are not carried out.
+/// undone. When the documents that a bulk request returns do not fit into the response, the operation
+/// whose document does not fit is undone, and the later operations are not tried.
 fn perform_each(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -176,7 +177,7 @@ fn perform_each(
             let mut stamps = WriteStamps::default();
             let outcome = perform_one(transaction, container, &batch.scope, operation, &mut stamps)?;
             is_full = returns_document && outcome.body.len() > bytes_left && !is_first;
-            // A refusal undoes a write.
+            // A refusal makes the attempt undo the writes of the operation.
             if is_full { Err(response_full()) } else { Ok(outcome) }
         });
         has_stopped = result.is_err() && !is_full && !batch.continues_on_error;

@@ -27,8 +27,8 @@ pub(crate) enum Content {
 pub(crate) struct PatchedContent {
     /// The members, with the system members of the version before.
     members: Value,
-    /// The text between the system members, in parts. Each part comes with the name of the system
-    /// member whose value follows it.
+    /// The text without the values of the system members, in parts. Each part comes with the name of
+    /// the system member whose value follows it; `None` for the last part.
     parts: Vec<(String, Option<&'static str>)>,
     terms: u32,
     ttl: Option<i32>,
@@ -98,7 +98,7 @@ fn print_parts(document: &Object) -> Vec<(String, Option<&'static str>)> {
     parts
 }
 
-/// The values of the unique keys of a document without its new system members.
+/// The values of the unique keys of a document that does not have its new system members yet.
 pub(crate) fn unique_values_of(document: &Value, container: &Container) -> UniqueValues {
     let is_of_system = |path: &KeyPath| path.steps.first().is_some_and(|step| is_system_member(step));
     let constraints = container.unique_keys.iter();
@@ -183,7 +183,7 @@ impl Content {
 pub(crate) enum KeySource<'a> {
     /// A new version: its content, and the system members that it gets.
     New(&'a Content, &'a SystemMembers),
-    /// A stored version.
+    /// A stored version, and the values of its unique keys if they are known.
     Stored(&'a Value, Option<&'a UniqueValues>),
 }
 

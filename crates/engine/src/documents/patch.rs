@@ -39,10 +39,10 @@ pub struct NewPatch {
     /// `None` for a patch without a condition. A condition that does not compile fails the
     /// patch when the document is found, as in the service.
     condition: Option<Arc<Result<PatchCondition, Vec<Diagnostic>>>>,
-    /// The work that is left for the conditions of several patches together; `None` for a patch
-    /// that shares its work with no other patch.
-    work_left: Option<Arc<AtomicU64>>,
-    /// The outcome for the version that was committed when the condition was evaluated; `None`
+    /// The work that is left for the conditions of all patches of a distributed transaction; `None`
+    /// for other patches.
+    shared_work_left: Option<Arc<AtomicU64>>,
+    /// The outcome of the condition for the version that was committed when it was evaluated; `None`
     /// without a condition, or if the document did not exist.
     verdict: Option<Verdict>,
     /// The patched document, made from the version that was committed when the patch was prepared.
@@ -84,12 +84,18 @@ impl NewPatch {
     pub fn new(changes: Patch, now_seconds: u64) -> Self {
         let now = Now::from_unix_milliseconds(now_seconds as i64 * 1000);
         let condition = changes.condition().map(|text| Arc::new(PatchCondition::compile(text, now)));
-        NewPatch { changes: Arc::new(changes), condition, work_left: None, verdict: None, prepared: None }
+        NewPatch {
+            changes: Arc::new(changes),
+            condition,
+            shared_work_left: None,
+            verdict: None,
+            prepared: None,
+        }
     }
 
     /// Makes the condition share a bound of work with other conditions.
     pub(crate) fn sharing_work(mut self, work_left: Arc<AtomicU64>) -> Self {
-        self.work_left = Some(work_left);
+        self.shared_work_left = Some(work_left);
         self
     }
 
@@ -142,10 +148,10 @@ impl NewPatch {
     }
 
     /// Evaluates the condition on the committed version of the document. The work is taken from
-    /// the bound that the patch shares, or else from `work_left`.
+    /// `shared_work_left` if the patch has it, and otherwise from `work_left`.
     pub(crate) fn judge(&mut self, version: DocumentVersion, document: &Value, work_left: &mut u64) {
         let Some(Ok(condition)) = self.condition.as_deref() else { return };
-        let outcome = match &self.work_left {
+        let outcome = match &self.shared_work_left {
             None => evaluate(condition, document, work_left),
             Some(shared) => {
                 // The conditions of a transaction are evaluated one after the other.

@@ -27,8 +27,8 @@ pub(crate) fn check_retention(
     after: u64,
 ) -> Result<(), Refusal> {
     let (Some(range), number) = (container.range(range), container.number()) else { return Ok(()) };
-    // The range has the versions that it logged itself, and some of those that the ranges logged from
-    // which it was split.
+    // The range has the versions that it logged itself, and some of the versions that its parent and
+    // earlier ancestors logged before they were split.
     let logged_by = range.parents.iter().chain([&range.id]);
     let mut records: Vec<Vec<u8>> = logged_by.map(|id| keys::pruned_versions(number, *id)).collect();
     records.push(keys::pruned_versions_of_segment(number, range.segment));

@@ -100,8 +100,8 @@ impl Engine {
         self.store.write(move |transaction| admin::split(transaction, &container, range)).await
     }
 
-    /// Creates a script, or replaces the script with the id `replaces`. The body must have
-    /// the same id.
+    /// Creates a script, or replaces the script with the id `replaces`. The body of a replacement
+    /// must have the same id.
     pub async fn put_script(
         &self,
         container: &Arc<Container>,

@@ -12,12 +12,12 @@ use crate::refusal::Refusal;
 
 impl Engine {
     /// Commits or aborts a write transaction. `print` makes the answer from the outcome. The
-    /// answer is recorded in the commit of the transaction. A request whose token has an answer
-    /// gets that answer, and `print` is not called.
+    /// answer is recorded in the commit of the transaction. A request whose token already has a
+    /// recorded answer gets that answer, and `print` is not called.
     ///
     /// An error refuses the whole request: nothing was written or recorded, and the token may be
-    /// used again. The charge of the refusal is for the documents that were read. But if the store
-    /// failed, the outcome is unknown, as with every write.
+    /// used again. But if the store failed, the outcome is unknown, as with every write. The charge
+    /// of the refusal is for the documents that were read.
     pub async fn commit_distributed(
         &self,
         mut write: DistributedWrite,
@@ -43,8 +43,8 @@ impl Engine {
             .await
     }
 
-    /// Refuses a transaction without any existing container, or with too many bytes of documents,
-    /// before it reaches the writer.
+    /// Refuses a transaction before it reaches the writer, if none of its containers exists or if it
+    /// changes too many bytes of documents.
     fn check_distributed(&self, write: &DistributedWrite) -> Result<(), Refusal> {
         distributed::check_containers(&write.operations)?;
         if !distributed::may_change_many_bytes(&write.operations) {

@@ -4,8 +4,11 @@
 //! All writes wait for the one writer. A preparation is valid only for the versions in the
 //! snapshot. When the writer finds another version, because of a concurrent write, the writer does
 //! the work itself if it is little, or refuses with 449. After a 449, a write of one item or a
-//! batch is prepared again. When an earlier operation of the same request changes a document, the
-//! writer has to do the work.
+//! batch is prepared again.
+//!
+//! An operation on a document that an earlier operation of the same request changes cannot be
+//! prepared, because the changed version does not exist yet. The writer does the work of such an
+//! operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +38,8 @@ pub(super) const PREPARATIONS_MAX: u32 = 8;
 /// To parse them takes less than a millisecond.
 const PARSED_BYTES_MAX: usize = 64 * 1024;
 
-/// The bytes of documents that the writer may parse for one item or batch because its earlier
-/// operations change them. A distributed transaction has a bound of its own,
+/// The bytes of documents that the writer may parse for one batch because earlier operations of the
+/// batch change these documents. A distributed transaction has a bound of its own,
 /// [`DOCUMENT_BYTES_MAX`].
 const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 
@@ -118,7 +121,7 @@ impl Engine {
         preparation.finish(DOCUMENT_BYTES_MAX)
     }
 
-    /// The container as the catalog has it now. The caller's may be older: since it was looked up, the
+    /// The container as the catalog has it now. The given container may be older: meanwhile the
     /// container may have got its first index, and then the writer needs the contents of documents.
     /// The writer refuses a container that was deleted meanwhile.
     fn newest(&self, container: &Arc<Container>) -> Arc<Container> {
@@ -132,7 +135,7 @@ struct Preparation<'a> {
     view: &'a dyn View,
     /// Seconds since 1970.
     now: u64,
-    /// The work that is left for conditions.
+    /// The work that may still be done for conditions of patches, of [`JUDGED_WORK_MAX`].
     work_left: u64,
     documents: PreparedDocuments,
     /// The documents that the operations so far change, and about how many bytes each has after its
@@ -241,8 +244,8 @@ impl<'a> Preparation<'a> {
     }
 
     /// Counts the bytes of the document that an operation removes, if the container logs versions:
-    /// the writer copies the document to the log. A write also removes an expired document that has
-    /// its id.
+    /// the writer copies the document to the log. Other writes also remove an expired document that
+    /// has the written id.
     fn count_logged_removal(
         &mut self,
         target: &Target,
@@ -292,7 +295,7 @@ impl<'a> Preparation<'a> {
 
     /// Ends the preparation. Refuses a request with too many bytes of documents.
     fn finish(self, chained_bytes_max: usize) -> Result<Prepared, Refusal> {
-        // The documents were read and parsed.
+        // A refusal is charged too, because the documents were read and parsed.
         let charge = charge::read(self.stored_bytes);
         let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what).with_charge(charge));
         if self.patched_bytes > DOCUMENT_BYTES_MAX {
@@ -314,6 +317,7 @@ impl<'a> Preparation<'a> {
 /// index entries.
 const PARSES_PER_OPERATION: usize = 3;
 
+/// The key of a document in [`Preparation::changed`].
 fn place(target: &Target, id: String) -> (ContainerNumber, LogicalPartition, String) {
     (target.container.number(), target.partition.clone(), id)
 }

@@ -72,7 +72,7 @@ impl Engine {
     /// How far the outbox of `source` is applied here: the number of the last
     /// applied entry, 0 if none is applied. All entries before it are applied too.
     pub fn applied_up_to(&self, source: RegionId) -> Result<u64, Refusal> {
-        Ok(documents::applied_position(self.store.view()?.get(&keys::applied_up_to(source.0))?))
+        Ok(documents::decode_applied_up_to(self.store.view()?.get(&keys::applied_up_to(source.0))?))
     }
 
     /// Applies entries of another region's outbox, in one commit, up to the first entry

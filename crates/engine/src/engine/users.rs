@@ -8,8 +8,8 @@ use crate::admin::{self, AccessFeed, AccessWrite, StoredPermission};
 use crate::refusal::Refusal;
 
 impl Engine {
-    /// Writes a user or a permission. An entry that exists must have the etag `if_match`. Returns
-    /// the body, and whether the entry is new.
+    /// Writes a user or a permission. If it exists already, it must have the etag `if_match` (`None`
+    /// for any). Returns the body, and whether the user or permission is new.
     pub async fn put_access(
         &self,
         feed: AccessFeed,
@@ -24,7 +24,8 @@ impl Engine {
             .await
     }
 
-    /// Deletes a user with its permissions, or a permission, if it has the etag `if_match`.
+    /// Deletes a user with its permissions, or a permission, if it has the etag `if_match` (`None` for
+    /// any).
     pub async fn delete_access(
         &self,
         feed: AccessFeed,
@@ -52,8 +53,8 @@ impl Engine {
         Ok(record.and_then(|record| record.get("id").and_then(Value::as_str).map(str::to_owned)))
     }
 
-    /// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if the path of
-    /// the request consists of `_rid`s.
+    /// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if `is_rid` is
+    /// true, and otherwise the id of the user.
     pub fn permissions_of(
         &self,
         database: DatabaseRid,

@@ -31,9 +31,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
 /// in each of its indexes, and every search of the index would compare them.
 pub(crate) const STRING_BYTES_MAX: usize = 1024;
 
-/// Appends a value like [`encode`], but only the first [`STRING_BYTES_MAX`] bytes of a string.
-/// Strings that are cut after the same bytes are encoded alike, and a cut string sorts after the
-/// whole string of the same bytes. Returns whether a string was cut.
+/// Appends a value like [`encode`], but only the first [`STRING_BYTES_MAX`] bytes of a string. Longer
+/// strings with the same first bytes are encoded alike. They sort after the string that consists of
+/// only these bytes. Returns whether a string was cut.
 pub(crate) fn encode_cut(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bool) -> bool {
     let start = match value {
         // The bytes of a string sort as its characters do, so a cut within a character is allowed.
@@ -46,12 +46,12 @@ pub(crate) fn encode_cut(out: &mut Vec<u8>, value: Option<&Value>, is_descending
         encode(out, value, is_descending);
         return false;
     };
-    let key = out.len();
+    let key_start = out.len();
     out.push(STRING);
     append_escaped(out, start);
     out.extend_from_slice(&CUT);
     if is_descending {
-        out[key..].iter_mut().for_each(|byte| *byte = !*byte);
+        out[key_start..].iter_mut().for_each(|byte| *byte = !*byte);
     }
     true
 }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_long_strings_are_bounded_and_sort_as_the_strings_do_or_are_equal() {
+    fn keys_of_long_strings_are_bounded_and_never_reverse_the_order_of_the_strings() {
         for is_descending in [false, true] {
             let cut = |value: &Value| {
                 let mut key = Vec::new();
@@ -304,8 +304,10 @@ mod tests {
         }
     }
 
+    /// The order keys hold whole strings. `cut_order` makes them equal to the index key, up to and
+    /// including the first cut string.
     #[test]
-    fn the_beginning_of_the_index_keys_of_a_row_is_found_in_its_order_keys() {
+    fn cut_order_keys_are_the_beginning_of_the_index_key() {
         let others = ["null", "true", "1.5", "\"a\\u0000\"", "[]", "{}"];
         for text in long_strings() {
             for (index, other) in others.into_iter().enumerate() {

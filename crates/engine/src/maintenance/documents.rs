@@ -44,8 +44,9 @@ pub(super) async fn for_each_document(
     Ok(())
 }
 
-/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents of about [`BYTES_PER_JOB_MAX`] bytes after the
-/// key `after`. Returns the key of the last visited document, or `None` when there was no document.
+/// Visits the next documents after the key `after`: up to [`ENTRIES_PER_JOB_MAX`] documents that
+/// together have about [`BYTES_PER_JOB_MAX`] bytes. Returns the key of the last visited document, or
+/// `None` when there was no document.
 fn visit_next(
     transaction: &mut Transaction<'_>,
     container: &Container,

@@ -32,8 +32,8 @@ pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     }
 }
 
-/// The next keys of the expiry list: up to [`ENTRIES_PER_JOB_MAX`] keys, whose documents have
-/// about [`BYTES_PER_JOB_MAX`] bytes.
+/// The next keys of the expiry list: up to [`ENTRIES_PER_JOB_MAX`] keys, whose documents together
+/// have about [`BYTES_PER_JOB_MAX`] bytes.
 fn next_expired(store: &StoreHandle, key_range: &OwnedKeyRange) -> Result<Vec<Vec<u8>>, Refusal> {
     let view = store.view()?;
     let mut expiry_keys = key_range.first_keys(&*view, ENTRIES_PER_JOB_MAX)?;

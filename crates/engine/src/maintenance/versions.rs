@@ -1,8 +1,9 @@
 //! Removing old entries of the version logs, which the full-fidelity change feeds read.
 //!
-//! Ranges that came from a split share a segment and count their LSNs separately, so the versions of a
-//! busy range and of a quiet one are mixed in the log, and only those of one range are in the order of
-//! their time. For each range the LSN is remembered up to which its versions were removed.
+//! The log of a segment is sorted by LSN. Ranges that came from a split share a segment, but each
+//! range counts its own LSNs: a busy range faster than a quiet range. So in such a log only the
+//! versions of one range are in the order of time. For each range the store holds the LSN up to which
+//! its versions were removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -16,8 +17,8 @@ use crate::state::ContainerState;
 use crate::storage::{Direction, StoreError, View};
 use crate::writer::{StoreHandle, state_in};
 
-/// How often the logs of split ranges are pruned, in seconds. The new versions of a quiet range may be
-/// before the old ones of a busy range, and they are read each time.
+/// How often the logs of split ranges are pruned, in seconds. In such a log, new versions of a quiet
+/// range may be before old versions of a busy range, and each search has to read these new versions.
 pub(super) const SPLIT_RANGES_PAUSE_SECONDS: u64 = 60 * 60;
 
 /// Removes the versions that are older than the retention, in small jobs.
@@ -83,17 +84,17 @@ struct Search<'a> {
     kept_since: u64,
     /// The last key that was read.
     at: Option<Vec<u8>>,
-    /// The ranges whose first version that is not old was read. All later versions of such a range,
-    /// and of those that it was split into, are not old either.
+    /// The ranges of which the search has read a version that is not old. No later version of such a
+    /// range, or of the ranges that it was split into, is old.
     done: BTreeSet<RangeId>,
 }
 
 /// Old versions, for one job.
 struct OldVersions {
     keys: Vec<Vec<u8>>,
-    /// The last LSN of each range that logged one of them.
+    /// For each range that logged some of these versions, the LSN of the last one.
     last_lsns: BTreeMap<RangeId, u64>,
-    /// Whether there are no more.
+    /// Whether the log has no more old versions.
     is_end: bool,
 }
 
@@ -111,7 +112,7 @@ impl Search<'_> {
         view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
             let Some((lsn, ordinal)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
             let range = keys::range_of_ordinal(ordinal);
-            // A record whose time cannot be read is removed with its neighbours.
+            // A record whose time cannot be read counts as old.
             let is_old = || time_of_version(record).is_none_or(|time| time < self.kept_since);
             if !self.is_done(range) && is_old() {
                 found.keys.push(key.to_vec());
@@ -134,7 +135,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Whether all versions that the range logs from here on are not old.
+    /// Whether the rest of the log has no old versions of this range.
     fn is_done(&self, id: RangeId) -> bool {
         let parents = self.container.range(id).map_or(&[][..], |range| range.parents.as_slice());
         self.done.contains(&id) || parents.iter().any(|parent| self.done.contains(parent))

@@ -44,9 +44,10 @@ pub(super) struct Plan {
 pub(super) struct WindowPlan {
     /// The path of the value on which the rows depend.
     pub(super) path: Vec<String>,
-    /// See [`value_position::lead_of_member`].
+    /// The bytes before this value in the position of a row ([`value_position::lead_of_member`]);
+    /// empty if the position begins with the value.
     pub(super) lead: Vec<u8>,
-    /// The index that has the documents in the order of the value.
+    /// The index that has the documents in the order of the value, or the shape of the missing index.
     pub(super) index: Result<IndexUse, IndexShape>,
 }
 
@@ -240,6 +241,8 @@ impl<'q> QueryShape<'q> {
             Some(column) => self.bounds(column),
             None => (Bound::Unbounded, Bound::Unbounded, false),
         };
+        // Most useful is an index that gives the order, then each column with an equality, then an IN
+        // list, then a range.
         let score = 4 * (lookup.columns - usize::from(lookup.uses_in_list))
             + 3 * usize::from(lookup.uses_in_list)
             + 2 * usize::from(is_bounded)

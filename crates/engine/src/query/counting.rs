@@ -1,12 +1,12 @@
 //! Counting all documents of a scope (`SELECT VALUE COUNT(1) FROM c`) without reading them.
 //!
-//! - Physical partitions are counted by the counters of the container. The counters are exact for all
-//!   partitions together that share a segment: after a split, each part begins with half of the number.
-//! - A logical partition, or all of a prefix of a hierarchical key, is counted by the keys of its list
-//!   of documents.
+//! - Physical partitions are counted by the counters of the container. Where partitions share a segment
+//!   after a split, only the sum of their counters is exact: each begins with half of its parent's number.
+//! - A logical partition, or all logical partitions whose hierarchical keys begin with some levels, are
+//!   counted by the keys in their lists of documents.
 //!
-//! Both count documents that are expired and not removed yet, so they are used for containers without a
-//! TTL only. All other scopes are scanned, but no document is parsed.
+//! Both methods count documents that are expired and not removed yet, so they are used for containers
+//! without a TTL only. In all other cases the documents are scanned, but not parsed.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,8 +22,8 @@ use crate::refusal::Refusal;
 use crate::storage::Direction;
 
 impl Context<'_> {
-    /// The number of documents in the scope of the query. Adds the number of those that it reads to
-    /// `documents`.
+    /// The number of documents in the scope of the query. Adds the number of documents that were read
+    /// to `documents`.
     pub(super) fn count_documents(&self, documents: &mut u64) -> Result<u64, Refusal> {
         let ranges = sources::scan_ranges(self.container, &self.request.scope);
         if self.container.default_ttl.is_some() {
@@ -39,8 +39,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts the documents of these physical partitions. Reads those of the segments that the scope
-    /// has only in part.
+    /// Counts the documents of these physical partitions. Reads the documents of a segment if the
+    /// scope has only a part of the segment.
     fn count_ranges(&self, mut ranges: Vec<ScanRange<'_>>, documents: &mut u64) -> Result<u64, Refusal> {
         let mut count = 0;
         for segment in ranges.iter().map(ScanRange::segment).collect::<BTreeSet<_>>() {

@@ -3,14 +3,14 @@
 //!
 //! If all rows fit on the first page, they come in the order in which they appeared. Otherwise they
 //! come in the order of their [positions](super::value_position), and each page continues after the
-//! position of the last row. A position depends on the value of the row, or of the inner stage's
-//! row that it was made from, and on nothing else. So writes and splits between two pages neither
-//! repeat a row nor lose one, unless they change the row itself.
+//! position of the last row. A position depends only on the value of the row or, in an outer stage,
+//! on the inner stage's row from which the row was made. So writes and splits between two pages
+//! neither repeat a row nor lose one, unless they change the row itself.
 //!
-//! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page in memory:
-//!   those with the smallest positions. The first page reads all documents. If the rows depend on one
-//!   value of a document and an index has the documents in the order of this value, a later page reads
-//!   only the documents of its rows.
+//! - DISTINCT and GROUP BY without ORDER BY keep only the *window* of the page in memory: the rows or
+//!   groups of this page, which have the smallest positions. The first page reads all documents. If the
+//!   rows depend on one value of a document and an index has the documents in the order of this value,
+//!   a later page reads only the documents of its rows.
 //! - The other queries have all their rows in memory (`stages`).
 
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ use crate::refusal::Refusal;
 /// that a page is not cut short.
 const WINDOW_BYTES_MAX: usize = 4 * PAGE_BYTES_MAX;
 
-/// Called with a document. Returns the last position of the window of the page, once the window has no
-/// room after it.
+/// Called with a document. Returns the last position of the page's window if the window is full, so
+/// that no row after this position is needed.
 type WindowConsumer<'a> = dyn FnMut(&Value) -> Result<Option<Vec<u8>>, Refusal> + 'a;
 
 /// Whether a program's rows have to be gathered.
@@ -121,7 +121,8 @@ impl Context<'_> {
         Ok(window.finish())
     }
 
-    /// Calls `add` with the documents whose rows can be in the window of this page, and with others.
+    /// Calls `add` with all documents whose rows can be in the window of this page, and with some or
+    /// all of the other documents.
     fn each_document_of_window(
         &self,
         continuation: &Continuation,
@@ -191,7 +192,7 @@ struct DistinctWindow {
     /// How many rows were added, also those that were dropped again.
     rows_added: usize,
     bytes: usize,
-    /// Whether a row was left out because there were too many.
+    /// Whether a row was left out because the rows were too many or too large.
     is_full: bool,
 }
 
@@ -220,7 +221,7 @@ impl DistinctWindow {
         }
     }
 
-    /// The last position of the window, if the window has no room after it.
+    /// The last position of the window, if no row after it is needed.
     fn end(&self) -> Option<&[u8]> {
         let is_full = self.is_full || self.rows.len() >= self.rows_max;
         self.rows.last_key_value().filter(|_| is_full).map(|(last, _)| last.as_slice())

@@ -43,8 +43,8 @@ pub(super) fn page_of(context: &Context<'_>, mut continuation: Continuation, gat
     page_from(Page::new(context, continuation), &rows, first, !gathered.is_whole)
 }
 
-/// A page of the rows from the index `first` on. `has_others` says whether there are more
-/// rows than these.
+/// A page of the rows from the index `first` on. `has_others` says whether the query has rows that
+/// are not in `rows`.
 fn page_from(mut page: Page, rows: &[GatheredRow], first: usize, has_others: bool) -> PageRows {
     let mut is_taken = |row: &GatheredRow| row.output.as_ref().is_none_or(|output| page.try_add(output));
     let end = first + rows.iter().skip(first).take_while(|row| is_taken(row)).count();

@@ -3,7 +3,7 @@
 //!
 //! A cursor has the order keys of the last row and its `_rid`. Long keys are shortened
 //! ([`RowCursor::shorten`](super::continuation::RowCursor::shorten)); the rest is then read from
-//! the next document, or from the last one.
+//! the document of the next row, or from the document of the last row.
 //!
 //! An index holds only the beginning of a long string. The rows whose keys begin alike are not in
 //! order in the index, so a page reads all of them before it returns one.
@@ -52,7 +52,7 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
     let is_paused_in = |range: &ScanRange<'_>| {
         pause.as_ref().is_some_and(|pause| is_or_descends_from(context.container, range.id, pause.range))
     };
-    // The ranges before that of the pause were read.
+    // The ranges before the range of the pause were read.
     let first = if pause.is_some() { ranges.iter().position(is_paused_in) } else { Some(0) };
     let unread = ranges.get(first.ok_or_else(Refusal::range_gone)?..).unwrap_or_default();
     for range in unread {
@@ -410,7 +410,8 @@ impl Context<'_> {
             match left {
                 None => return Ok(RowsRead::All { has_row_after_page }),
                 Some(next) if may_pause && self.pace.is_over() => return Ok(RowsRead::Until(next)),
-                // The place in an index does not say which documents with equal keys were read.
+                // The page cannot pause within a document, because a place in an index does not say
+                // which documents with equal keys were read.
                 Some(_) if part >= PARTS_MAX && ordering_index.is_some() => break,
                 Some(next) => place = next,
             }
@@ -432,7 +433,9 @@ const PARTS_MAX: u32 = 8;
 
 /// Which rows of a document were read.
 enum RowsRead {
+    /// All rows.
     All {
+        /// Whether one of the rows is after the last row of the page.
         has_row_after_page: bool,
     },
     /// The rows before this place. There the time of the page was over.

@@ -113,8 +113,8 @@ fn is_padded_exponent(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks whether the text for point reads counts as the same in queries. If it does, it
-    /// must be the text that queries print.
+    /// Checks that `prints_same_in_queries` returns `is_copied` for the text of a point read. If it
+    /// returns true, this text must be the text that queries print.
     #[track_caller]
     fn check(text: &str, is_copied: bool) {
         let value = json::parse_str(text).expect(text);

@@ -3,8 +3,8 @@
 //! A client that merges ranges stops in the middle of their pages, where no continuation
 //! token exists. The .NET and Rust SDKs then send the rewritten statement again with
 //! `{"value":[…],"rid":"…","exclude":…}`, and the first page begins at that place. An undefined
-//! value is `[]`. An array or an object is a hash, `{"type":"array","low":…,"high":…}`. Later
-//! pages have the filter and a continuation token, which is further on.
+//! value is `[]`. An array or an object is a hash, `{"type":"array","low":…,"high":…}`. A request
+//! for a later page has the same filter and a continuation token, whose place is further on.
 //!
 //! Rows are sorted by value, and rows with equal values by `_rid`. All arrays are equal in this
 //! order, and so are all objects, so their hashes are not needed where a `_rid` says which row
@@ -30,7 +30,7 @@ pub struct ResumeFilter {
 }
 
 impl ResumeFilter {
-    /// Reads the member of a query's body.
+    /// Reads a filter from the member `resumeFilter` of a query's body.
     pub fn from_json(filter: &Value, container: &Container) -> Result<Self, Refusal> {
         let invalid =
             |what: &str| Refusal::bad_request(format!("The resumeFilter of the query is invalid: {what}."));

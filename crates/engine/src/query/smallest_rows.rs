@@ -11,6 +11,7 @@ use crate::keys::RangeId;
 /// a split changes the range, and the next page must continue after a split.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortKey {
+    /// The encoded order keys.
     pub(super) order: Vec<u8>,
     /// The `_rid` counter. It is inverted when the first key is descending, because an
     /// index that is scanned backwards returns descending `_rid`s.

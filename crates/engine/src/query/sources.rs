@@ -107,8 +107,9 @@ pub(super) enum ScanEnd<P> {
 /// The `_rid` counter of an index entry, and the beginning of its key without the prefix.
 pub(super) type IndexPlace = (u64, Vec<u8>);
 
-/// The most `_rid` counters that are sorted in memory at once. Index entries of several values
-/// are not in `_rid` order; with more of them, their documents are visited in several parts.
+/// The most `_rid` counters that are sorted in memory at once. They have to be sorted because index
+/// entries of several values are not in `_rid` order. If there are more, the documents are visited in
+/// several parts.
 const RIDS_IN_MEMORY_MAX: usize = 64 * 1024;
 
 /// How many keys are read between two checks whether other reads wait. To read them takes about 0.1
@@ -193,7 +194,8 @@ impl Scan<'_> {
     /// because the time of the page is over or the page is refused. A refusal is stored in
     /// `outcome`.
     fn ends_before_entry(&self, outcome: &mut Result<(), Refusal>) -> bool {
-        // Entries outside of the scope count too. A scan of few keys may read past many of them.
+        // Entries outside of the scope count too: a scan of a small interval of effective keys may read
+        // past many of them.
         let ends = match self.page_end {
             Some(end) => self.pace.ends_before_entry(end),
             None => self.pace.check_gathering().map(|()| false),
@@ -436,8 +438,9 @@ impl Scan<'_> {
     }
 }
 
-/// Whether the key of an index entry, without its prefix and `_rid`, and that of the entry before are
-/// equal up to a cut string. `tie` is the beginning of the last key with a cut string.
+/// Whether the keys of an index entry and of the entry before it are equal up to the end of a cut
+/// string. `key` has neither the prefix nor the `_rid`. `tie` is the beginning of the last key with a
+/// cut string, up to the end of this string.
 fn continues_tie(key: &[u8], tie: &mut Vec<u8>) -> bool {
     if key.len() <= STRING_BYTES_MAX {
         return false;

@@ -1,5 +1,5 @@
-//! Programs whose rows are all held in memory: groups with ORDER BY or DISTINCT, DISTINCT with
-//! ORDER BY, and programs in stages.
+//! Programs whose rows are all held in memory: aggregates without GROUP BY, groups with ORDER BY or
+//! DISTINCT, DISTINCT with ORDER BY, programs in stages, and programs that read no document.
 //!
 //! A program in stages is evaluated from the inside out: the rows of the inner program, after
 //! its ORDER BY, OFFSET, LIMIT and TOP, are the documents of the outer program. At most two

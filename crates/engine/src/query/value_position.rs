@@ -17,7 +17,8 @@ use crate::index;
 /// roughly as their values do; the rest of a position only tells values apart.
 const PREFIX_BYTES_MAX: usize = 48;
 
-/// The longest canonical key that is part of a position as it is. Longer keys are hashed.
+/// The longest canonical key that is part of a position as it is. Longer keys are hashed. (Two values
+/// have the same [`canonical_key`] exactly when they are equal.)
 const KEY_BYTES_MAX: usize = 24;
 
 /// The first byte of a hashed key. A canonical key begins with a smaller byte.
@@ -54,8 +55,8 @@ pub(super) fn of_outer_row(inner: &[u8], number: u32) -> Vec<u8> {
     position
 }
 
-/// The bytes of a position before the value of the only member with this name, in a row that is an
-/// object.
+/// For rows that are objects with only the member `name`: the bytes in the position of a row before
+/// the value of this member.
 pub(super) fn lead_of_member(name: &str) -> Vec<u8> {
     let mut lead = Vec::new();
     index::encode(&mut lead, Some(&Value::Object(Object::new())), false);
@@ -63,8 +64,8 @@ pub(super) fn lead_of_member(name: &str) -> Vec<u8> {
     lead
 }
 
-/// The most bytes by which the positions of two values sort like their keys in an index. Positions cut
-/// a string, at the beginning of a character, a few bytes after these.
+/// How many bytes of a position sort like the key of the value in an index. After a few more bytes a
+/// position cuts a long string, at the beginning of a character; an index does not cut it there.
 const INDEX_ORDER_BYTES: usize = 40;
 
 /// The longest lead after which enough bytes of the value are left to tell values apart.
@@ -80,7 +81,8 @@ pub(super) fn index_order_of(position: &[u8], lead: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The beginning of a value, as far as [`index_order_of`] has it with a lead of this many bytes.
+/// The beginning of an encoded value: the bytes that [`index_order_of`] returns for a position with
+/// this value after a lead of `lead_bytes` bytes.
 pub(super) fn index_order_of_value(value: Option<&Value>, lead_bytes: usize) -> Vec<u8> {
     let mut order = Vec::new();
     encode(&mut order, value);
@@ -93,7 +95,7 @@ fn cut_to_index_order(mut order: Vec<u8>, lead_bytes: usize) -> Vec<u8> {
             .iter()
             .any(|of| index::type_byte(of) == *first)
     };
-    // An index has only the types of arrays and objects.
+    // The key of an array or an object in an index holds only its type, not its contents.
     let is_only_a_type = order.first().is_some_and(is_collection);
     order.truncate(if is_only_a_type { 1 } else { INDEX_ORDER_BYTES.saturating_sub(lead_bytes) });
     order

@@ -66,8 +66,8 @@ pub(crate) enum OutboxRecord {
 
 /// The first byte of a record that holds a ledger entry.
 const LEDGER_ENTRY: u8 = 3;
-/// The first byte of a change is this number plus the number of the operation. In records of
-/// layout 1, which have the hash of the partition key, it is only the number of the operation.
+/// The first byte of a change is this number plus the number of the operation. A record of layout 1
+/// has the hash of the partition key; its first byte is only the number of the operation.
 const CHANGE: u8 = 4;
 
 /// The record of a ledger entry. `entry` is the encoded entry.
@@ -200,8 +200,8 @@ mod tests {
             };
             let record = Bytes::from(change.encode());
             assert_eq!(Change::decode(&record), Some(change));
-            // The last field, the text of a put, has no length, so without its two bytes the record
-            // still decodes.
+            // The last field, the text of a put, is stored without its length. So a record that is
+            // cut within the two bytes of this text still decodes.
             for length in 0..record.len() - 2 {
                 assert_eq!(Change::decode(&record.slice(..length)), None, "{length}");
             }

@@ -3,7 +3,7 @@
 //! It serves tests and in-memory servers, with the same snapshots and atomic
 //! commits as the disk store. The lock is held only to copy one pointer (to open a view)
 //! or to apply one commit, never while a view is being read. So a long query
-//! does not delay writers, and a thread may open a second view.
+//! does not delay writers, and a thread that reads a view may open a second one.
 
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};

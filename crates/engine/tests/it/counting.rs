@@ -1,5 +1,5 @@
-//! Counting all documents (`SELECT VALUE COUNT(1) FROM c`) reads no document where keys and counters
-//! are enough, and is exact everywhere.
+//! Tests of queries that count all documents (`SELECT VALUE COUNT(1) FROM c`). A count reads no
+//! document if keys and counters are enough, and it is always exact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,8 @@ async fn a_count_with_a_filter_or_of_a_member_reads_documents() {
     }
 }
 
-/// The counters of the ranges of a split are exact together only.
+/// After a split only the sum of the counters of the ranges is exact. The count of one range must be
+/// exact all the same.
 #[tokio::test]
 async fn a_count_is_exact_after_splits_and_for_parts_of_ranges() {
     let engine = support::engine(EngineOptions::default()).await;
@@ -126,7 +127,7 @@ async fn a_count_is_exact_after_splits_and_for_parts_of_ranges() {
     assert_eq!(count(&engine, partition(&created, r#"["k3"]"#)), (2, 0));
     let all = created.ranges.iter().map(|range| (range.id, range.keys.clone())).collect();
     assert_eq!(count(&engine, QueryScope::Ranges(all)), (51, 0));
-    // Every range holds what `SELECT *` finds in it.
+    // The count of each range is the number of rows that `SELECT *` finds in it.
     let found = |scope: &QueryScope| {
         let now = Now::from_unix_milliseconds(1_700_000_000_000);
         let request = QueryRequest { scope: scope.clone(), ..query_request("SELECT * FROM c", now, 1000) };
@@ -147,8 +148,8 @@ async fn a_count_is_exact_after_splits_and_for_parts_of_ranges() {
 /// An engine with a container of hierarchical keys and a TTL, and its clock in seconds since 1970.
 async fn engine_with_ttl() -> (Arc<Engine>, Arc<Container>, Arc<AtomicU64>) {
     let seconds = Arc::new(AtomicU64::new(1_800_000_000));
-    let shown = Arc::clone(&seconds);
-    let clock = Clock::from_fn(move || Duration::from_secs(shown.load(Ordering::SeqCst)));
+    let clock_seconds = Arc::clone(&seconds);
+    let clock = Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst)));
     let options = EngineOptions::default().with_partitions(3).with_clock(clock);
     let engine = support::engine(options).await;
     let created = engine.create_container("d", definition("-1"), None).await.unwrap();

@@ -37,11 +37,11 @@ struct Case {
     rows_max: usize,
     /// The partition key to which the query is limited.
     partition: Option<String>,
-    /// After how many pages there are writes and splits.
+    /// How many pages are read before the writes and the split.
     pages_before: usize,
     writes: Vec<Write>,
     has_split: bool,
-    /// Whether documents are deleted whose rows were returned already.
+    /// Whether some documents are deleted after their rows were returned.
     deletes_returned: bool,
 }
 
@@ -238,14 +238,14 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
     if rows.len() != count {
         return Err(describe());
     }
-    // For each row, how often it may still come, and its keys.
+    // For each expected row, the number of copies that were not returned yet, and its sort keys.
     let mut left: HashMap<String, (usize, &[Option<Value>])> = HashMap::new();
     for row in expected {
         left.entry(naive::canonical(Some(&row.value))).or_insert((0, &row.keys)).0 += 1;
     }
     let directions: Vec<bool> = statement.order.iter().map(|(_, is_descending)| *is_descending).collect();
-    let expected_here = &expected[skip.min(expected.len())..];
-    for (text, expected_row) in texts(statement, rows).into_iter().zip(expected_here) {
+    let expected_after_skip = &expected[skip.min(expected.len())..];
+    for (text, expected_row) in texts(statement, rows).into_iter().zip(expected_after_skip) {
         match left.get_mut(&text) {
             Some((copies, keys)) if *copies > 0 => {
                 *copies -= 1;
@@ -253,7 +253,7 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
                     return Err(format!("{text} is out of order: {}", describe()));
                 }
             }
-            _ => return Err(format!("{text} is one too many: {}", describe())),
+            _ => return Err(format!("{text} was returned too often: {}", describe())),
         }
     }
     Ok(())
@@ -291,6 +291,8 @@ async fn shrink(documents: Vec<Value>, case: Case, seed: u64, difference: String
     )
 }
 
+/// Variants of a case that lack one write, the split, the deletes, one document or one part of the
+/// statement.
 fn simpler(documents: &[Value], case: &Case) -> Vec<(Vec<Value>, Case)> {
     let mut found = Vec::new();
     let with = |change: &dyn Fn(&mut Case)| {
@@ -325,7 +327,8 @@ async fn run_on_new_engines(documents: &[Value], case: &Case, seed: u64) -> Resu
     for document in documents {
         perform(&engines, &mut known, &Write::Put(document.clone())).await?;
     }
-    // With other documents a write may change the rows, so that a difference means nothing.
+    // With fewer documents, a write may change the expected rows, or delete a document that does not
+    // exist. A difference then proves nothing, so the case counts as passed.
     let expected = all_rows(case, &known);
     let mut changed = known.clone();
     for write in &case.writes {

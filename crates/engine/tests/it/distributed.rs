@@ -33,7 +33,12 @@ fn body(container: &Container, pk: &str, id: &str, n: i64) -> NewBody {
 }
 
 /// An operation on the document `id` of the partition `pk`.
-fn on(container: &Arc<Container>, pk: &str, id: &str, operation: ItemOperation) -> DistributedOperation {
+fn operation_on(
+    container: &Arc<Container>,
+    pk: &str,
+    id: &str,
+    operation: ItemOperation,
+) -> DistributedOperation {
     DistributedOperation {
         container: Ok(Arc::clone(container)),
         partition_key: key(pk),
@@ -45,20 +50,25 @@ fn on(container: &Arc<Container>, pk: &str, id: &str, operation: ItemOperation) 
 }
 
 pub(crate) fn upsert(container: &Arc<Container>, pk: &str, id: &str, n: i64) -> DistributedOperation {
-    on(container, pk, id, ItemOperation::Upsert { body: body(container, pk, id, n) })
+    operation_on(container, pk, id, ItemOperation::Upsert { body: body(container, pk, id, n) })
 }
 
 fn create(container: &Arc<Container>, pk: &str, id: &str) -> DistributedOperation {
-    on(container, pk, id, ItemOperation::Create { body: body(container, pk, id, 0) })
+    operation_on(container, pk, id, ItemOperation::Create { body: body(container, pk, id, 0) })
 }
 
 fn delete(container: &Arc<Container>, pk: &str, id: &str) -> DistributedOperation {
-    on(container, pk, id, ItemOperation::Delete { id: id.to_owned() })
+    operation_on(container, pk, id, ItemOperation::Delete { id: id.to_owned() })
 }
 
 fn patch(container: &Arc<Container>, pk: &str, id: &str, body: &str) -> DistributedOperation {
     let patch = Patch::parse(&parse_str(body).unwrap()).unwrap();
-    on(container, pk, id, ItemOperation::Patch { id: id.to_owned(), patch: NewPatch::new(patch, 0) })
+    operation_on(
+        container,
+        pk,
+        id,
+        ItemOperation::Patch { id: id.to_owned(), patch: NewPatch::new(patch, 0) },
+    )
 }
 
 /// The statuses of the operations, as the body of the recorded answer.
@@ -86,7 +96,7 @@ pub(crate) async fn send(
     engine.commit_distributed(DistributedWrite { token, fingerprint, operations }, record).await
 }
 
-/// The statuses of the operations of a transaction that was not refused.
+/// Sends a transaction that is not refused. Returns the statuses of its operations.
 async fn statuses(engine: &Engine, token: u128, operations: Vec<DistributedOperation>) -> String {
     let answer = send(engine, token, 0, operations).await.unwrap().answer;
     String::from_utf8(answer.body.to_vec()).unwrap()
@@ -117,9 +127,10 @@ fn n_in(text: &[u8]) -> i64 {
     document(text).get("n").and_then(Value::as_i64).unwrap()
 }
 
-/// An engine in memory with two containers of four partitions, whose clock is set by the test.
+/// An engine in memory, with two containers of four partitions.
 struct Fixture {
     engine: Arc<Engine>,
+    /// The clock of the engine, in seconds since 1970. Tests set it.
     seconds: Arc<AtomicU64>,
     first: Arc<Container>,
     second: Arc<Container>,
@@ -161,7 +172,12 @@ async fn a_transaction_writes_all_its_documents_or_none_of_them() {
     assert_eq!(n_of(&engine, &second, "a", "1"), Some(0));
     assert_eq!(n_of(&engine, &second, "z", "9"), None);
     let second_round = vec![
-        on(&first, "a", "1", ItemOperation::Replace { id: "1".to_owned(), body: body(&first, "a", "1", 6) }),
+        operation_on(
+            &first,
+            "a",
+            "1",
+            ItemOperation::Replace { id: "1".to_owned(), body: body(&first, "a", "1", 6) },
+        ),
         patch(
             &first,
             "b",
@@ -243,7 +259,7 @@ async fn a_token_has_one_answer_even_when_two_requests_run_at_once() {
     let again = send(&engine, 3, 0, vec![delete(&first, "b", "1")]).await.unwrap();
     assert_eq!((again.is_replay, again.answer), (true, aborted.answer));
     assert_eq!(n_of(&engine, &first, "b", "1"), Some(0));
-    // The same token with another body.
+    // The same token with another body is refused.
     let other = send(&engine, 3, 1, vec![delete(&first, "b", "1")]).await.unwrap_err();
     assert_eq!((other.status, other.sub_status), (400, Some(5410)));
     assert_eq!(n_of(&engine, &first, "b", "1"), Some(0));
@@ -277,8 +293,9 @@ async fn the_ledger_refuses_when_full_and_forgets_only_by_age() {
     assert_eq!(send(&engine, 2, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap_err().status, 429);
 }
 
+/// One job of maintenance removes at most 1,000 entries of the ledger.
 #[tokio::test]
-async fn maintenance_removes_many_old_answers_in_bounded_steps() {
+async fn maintenance_removes_more_old_answers_than_one_job_can() {
     let limits = LedgerLimits { age: Duration::from_secs(10), ..LedgerLimits::default() };
     let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
     for token in 0..2_500 {
@@ -308,7 +325,7 @@ async fn a_page_of_a_change_feed_has_all_writes_of_a_transaction_in_a_range_or_n
     for range in &first.ranges {
         let mut start = FeedStart::Beginning;
         loop {
-            // A page of one item would divide what one transaction wrote.
+            // The request asks for one item, but a page must not divide the writes of a transaction.
             let request = FeedRequest {
                 partition_key: None,
                 range: range.id,
@@ -327,7 +344,7 @@ async fn a_page_of_a_change_feed_has_all_writes_of_a_transaction_in_a_range_or_n
                 .iter()
                 .filter(|pk| Target::resolve(&first, key(pk)).unwrap().range.id == range.id)
                 .count();
-            assert_eq!(tokens.len(), 2 * in_range, "the page is not whole");
+            assert_eq!(tokens.len(), 2 * in_range, "the page divides a transaction");
             documents += tokens.len();
             start = FeedStart::After(page.continuation);
         }

@@ -16,7 +16,7 @@ use crate::support::{container, object};
 /// always `1`.
 const PLACES: [(usize, &str); 5] = [(0, "a"), (0, "b"), (0, "c"), (1, "a"), (1, "d")];
 
-/// Disks with different orders of lost and torn writes.
+/// How many disks are tried for each cut. The seed of a disk decides which unsynced data it loses.
 const SEEDS: u64 = 4;
 
 /// More disk operations than the commits of two transactions need.
@@ -44,8 +44,8 @@ fn values(engine: &Engine) -> Vec<Option<i64>> {
     PLACES.iter().map(|(at, pk)| n_of(engine, &containers[*at], pk, "1")).collect()
 }
 
-/// Sends the transaction that commits (token 2), and one that aborts (token 3), while the power
-/// fails after this many disk operations. Returns the outcomes.
+/// Sends a transaction that commits (token 2), and then one that aborts (token 3). The power fails
+/// after this many disk operations. Returns the outcomes.
 async fn send_until_the_cut(disk: &SimDisk, operations: u64) -> [Result<(), Refusal>; 2] {
     let engine = open(disk);
     let containers = containers(&engine);

@@ -15,7 +15,7 @@ use crate::support::{container, object};
 const REGIONS: u8 = 3;
 
 /// The documents of a transaction: the index of the container, and the partition key. The id is always
-/// `1`. The same keys in both containers are in ranges with the same ids.
+/// `1`. In both containers, a partition key belongs to a range with the same id.
 const PLACES: [(usize, &str); 4] = [(0, "a"), (0, "b"), (1, "a"), (1, "b")];
 
 struct Regions {

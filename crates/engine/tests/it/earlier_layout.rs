@@ -1,7 +1,7 @@
 //! Tests of opening stores with the keys of earlier layouts. In layout 1 the name of a logical
 //! partition was the hash of its key. In layout 2 an index key had strings of any length. The files
 //! in `earlier_layout/` are the entries of stores of layout 1, as the last version with layout 1
-//! wrote them: a key and its value in each line.
+//! wrote them: each line has a key and its value as hexadecimal digits.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -162,14 +162,20 @@ async fn the_changes_in_an_outbox_of_layout_1_are_applied() {
     assert_eq!(rows(&to, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 2").0, 1);
 }
 
+/// The first byte of the key of the account's record.
+const ACCOUNT: u8 = 0x00;
 /// The first byte of the keys of indexes.
 const INDEX: u8 = 0x16;
+/// The current layout cuts a string in an index key after this many bytes.
+const CUT_AFTER: usize = 1024;
+/// More bytes than an index key of the current layout has in this test: the other parts of a key are
+/// short.
+const LONG_KEY_BYTES: usize = 1200;
 
-/// A store of layout 2 with three documents, whose member `s` begins with this text, and an index on
-/// it.
+/// A store of layout 2 with three documents, and with an index on their member `s`, which begins
+/// with `text`.
 async fn store_of_layout_2(text: &str) -> SharedStore {
-    const CUT_AFTER: usize = 1024;
-    /// What follows the text in each document.
+    /// The end of `s` in each document, after `text`.
     const ENDS: [&str; 3] = ["", "y", "y"];
     let store = SharedStore(Arc::new(MemoryStore::new()));
     {
@@ -190,9 +196,9 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
     }
     let entries = store.entries_of(INDEX);
     assert_eq!(entries.len(), 3);
-    assert!(entries.iter().all(|(key, _)| key.len() < 1200));
-    // The keys of layout 2 had the whole strings, and the account's record named layout 2. Keys whose
-    // strings are equal in their first bytes are in the order of the documents.
+    assert!(entries.iter().all(|(key, _)| key.len() < LONG_KEY_BYTES));
+    // The keys of layout 2 had the whole strings, and the account's record named layout 2. The cut
+    // strings are equal, so the entries are in the order of the documents, as `ENDS` is.
     let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
     for ((key, value), end) in entries.into_iter().zip(ENDS).filter(|_| text.len() > CUT_AFTER) {
         // The key ends with the cut string, two bytes that mark its end, and the `_rid` counter.
@@ -202,7 +208,7 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
         writes.push((key, None));
         writes.push((whole, Some(value)));
     }
-    for (key, value) in store.entries_of(0x00) {
+    for (key, value) in store.entries_of(ACCOUNT) {
         let record = String::from_utf8(value).unwrap();
         assert!(record.contains(r#""layout":3"#), "{record}");
         writes.push((key, Some(record.replace(r#""layout":3"#, r#""layout":2"#).into_bytes())));
@@ -217,8 +223,8 @@ fn query_of(text: &str) -> String {
     format!("SELECT * FROM c WHERE c.s = '{text}'")
 }
 
-/// Story of a bug: a document with a string of a megabyte had keys of a megabyte in its indexes. In a
-/// store of layout 2 they are still there.
+/// Story of a bug: a document with a string of a megabyte had keys of a megabyte in its indexes. Stores
+/// of layout 2 still have such keys.
 #[tokio::test]
 async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
     let long = "x".repeat(5000);
@@ -228,7 +234,7 @@ async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
     assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of(&long)), (1, false));
     engine.maintain().await.unwrap();
     assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of(&long)), (1, true));
-    assert!(store.entries_of(INDEX).iter().all(|(key, _)| key.len() < 1200));
+    assert!(store.entries_of(INDEX).iter().all(|(key, _)| key.len() < LONG_KEY_BYTES));
     assert_eq!(store.count(&[INDEX]), 3);
 }
 
@@ -242,8 +248,8 @@ async fn an_index_of_layout_2_with_only_short_keys_is_used_at_once() {
     assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of("short")), (1, true));
 }
 
-/// Story of a bug: the check expected the keys of the current layout in a store of layout 2, and called
-/// sound data damaged.
+/// Story of a bug: the check expected the keys of the current layout in a store of layout 2, and
+/// reported problems although there were none.
 #[tokio::test]
 async fn a_check_finds_no_problem_in_a_store_of_layout_2_and_refuses_layout_1() {
     for text in ["short", &"x".repeat(5000)] {

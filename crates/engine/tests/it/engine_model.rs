@@ -56,7 +56,7 @@ async fn the_engine_does_what_the_model_says() {
 }
 
 /// Creates the container that tests use. Creates its database first, unless the database
-/// exists: a power cut may strike between the two.
+/// exists: a power cut may have struck after the database was created.
 pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<Container>, Refusal> {
     if engine.catalog().database(DATABASE).is_none() {
         engine.create_database(support::object(r#"{"id":"d"}"#), None).await?;
@@ -253,7 +253,7 @@ impl Trial {
             let container = container(engine)?;
             children.push(engine.split(&container, range).await.map_err(|refusal| refusal.message)?);
         }
-        if children[0] == children[1] { Ok(()) } else { Err(format!("{children:?} are not the same")) }
+        if children[0] == children[1] { Ok(()) } else { Err(format!("the children differ: {children:?}")) }
     }
 
     async fn build_index(&mut self) -> Result<(), String> {
@@ -337,7 +337,7 @@ fn check_same_positions(
     if position(one) == position(other) {
         Ok(())
     } else {
-        Err(format!("{operation:?}: {one:?} and {other:?}"))
+        Err(format!("{operation:?} gave {one:?} without indexes and {other:?} with indexes"))
     }
 }
 
@@ -353,7 +353,7 @@ fn lsn_of(engine: &Engine, container: &Arc<Container>, partition: &str) -> Resul
     Ok(engine.state(container).map_err(|refusal| refusal.message)?.lsn(range))
 }
 
-/// The operation and the document of an item of the full-fidelity feed.
+/// The operation type and the key of the document, from an item of the full-fidelity feed.
 fn event_of(text: &[u8]) -> Result<(String, Key), String> {
     let item = parse(text).map_err(|error| error.to_string())?;
     let kind = item.get("metadata").and_then(|metadata| metadata.get("operationType")?.as_str());

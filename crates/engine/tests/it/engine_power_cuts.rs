@@ -37,8 +37,8 @@ const CUTS_PER_DISK: u64 = 25;
 /// The most disk operations before a cut: about twenty commits.
 const OPERATIONS_MAX: u64 = 350;
 
-/// About as many disk operations as it takes to open and repair a store. One cut in
-/// six strikes within so many operations.
+/// About as many disk operations as it takes to open and repair a store. One cut in six
+/// strikes within this number of operations.
 const OPENING_OPERATIONS: u64 = 10;
 
 /// The most concurrent writers, and so the most writes that share a commit.
@@ -310,8 +310,8 @@ async fn perform(
     outcome.results.into_iter().collect()
 }
 
-/// Checks that no write is acknowledged after the cut, by two creates of a new document. If
-/// the cut struck a checkpoint, no commit has failed yet. Then the first write fails with
+/// Writes a new document twice after the cut, and checks that neither write is acknowledged.
+/// If the cut struck a checkpoint, no commit has failed yet. Then the first write fails with
 /// 500, and only the second is refused with 503.
 async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;

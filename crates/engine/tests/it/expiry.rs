@@ -21,7 +21,7 @@ const DOCUMENT: u8 = 0x10;
 /// More documents than one job of maintenance visits.
 const DOCUMENTS: usize = 1500;
 
-/// The definition of the container `c`; `ttl` is empty or a member with a comma.
+/// The definition of the container `c`; `ttl` is empty, or a JSON member followed by a comma.
 fn definition(ttl: &str) -> ParsedDefinition {
     let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
     let body = object(&format!(r#"{{"id":"c",{ttl}"partitionKey":{key}}}"#));
@@ -33,20 +33,20 @@ async fn create_container(engine: &Engine, ttl: &str) -> Arc<Container> {
     engine.create_container("d", definition(ttl), None).await.unwrap()
 }
 
-/// Story of a bug: maintenance listed a document that had just expired. Its job joined a group that
-/// had begun a moment before, when the document was not expired yet. The job kept the document and
-/// removed its entry from the expiry list, so the document was never removed.
+/// Story of a bug: maintenance listed a document that had just expired. The job of maintenance
+/// joined a group that had begun a moment before, when the document was not expired yet. The job kept
+/// the document but removed it from the expiry list, so the document was never removed.
 #[tokio::test]
 async fn a_document_that_is_not_expired_for_the_job_is_removed_later() {
     let seconds = Arc::new(AtomicU64::new(1_800_000_000));
-    // This many readings of the clock show one second more.
-    let early_readings = Arc::new(AtomicU64::new(0));
+    // How many of the next readings of the clock are one second ahead.
+    let readings_ahead = Arc::new(AtomicU64::new(0));
     let clock = Clock::from_fn({
-        let (seconds, early_readings) = (Arc::clone(&seconds), Arc::clone(&early_readings));
+        let (seconds, readings_ahead) = (Arc::clone(&seconds), Arc::clone(&readings_ahead));
         move || {
             let take_one = |left: u64| left.checked_sub(1);
-            let is_early = early_readings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take_one).is_ok();
-            Duration::from_secs(seconds.load(Ordering::SeqCst) + u64::from(is_early))
+            let is_ahead = readings_ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take_one).is_ok();
+            Duration::from_secs(seconds.load(Ordering::SeqCst) + u64::from(is_ahead))
         }
     });
     let engine = Engine::open(MemoryStore::new(), EngineOptions::default().with_clock(clock)).unwrap();
@@ -59,9 +59,9 @@ async fn a_document_that_is_not_expired_for_the_job_is_removed_later() {
 
     seconds.fetch_add(4, Ordering::SeqCst);
     // The first reading decides which documents maintenance lists.
-    early_readings.store(1, Ordering::SeqCst);
+    readings_ahead.store(1, Ordering::SeqCst);
     engine.maintain().await.unwrap();
-    assert_eq!((documents(), early_readings.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!((documents(), readings_ahead.load(Ordering::SeqCst)), (1, 0));
 
     seconds.fetch_add(100, Ordering::SeqCst);
     engine.maintain().await.unwrap();

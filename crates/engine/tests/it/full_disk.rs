@@ -196,12 +196,13 @@ fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
 /// that copies on write, there may be no room to erase the refused commit at once.
 fn check_refused_commits(is_copy_on_write: bool) {
     let mut disks_that_ran_full = 0;
-    // On a disk that copies on write, each record needs room, even those written before the file
-    // grows.
+    // On a disk that copies on write, every record takes room, even in a part of the file that
+    // was written before.
     let least_room = if is_copy_on_write { 1 << 20 } else { 0 };
     for room in (0..16).map(|step| least_room + step * 64 * 1024) {
         let disk = SimDisk::new(room as u64).copying_on_write(is_copy_on_write);
-        // A file of the log grows by a megabyte at a time. So after the first commit it grows once more.
+        // A file of the log grows by a megabyte at a time, up to two megabytes. So after the first
+        // commit it grows once more.
         let (file_bytes, record_bytes) = (2 << 20, 3 << 19);
         let log = LogLimits { file_bytes, file_writes: 1000, removals: 100, record_bytes };
         let checkpoints = CheckpointMode::Inline { commits_later: u32::MAX };
@@ -212,6 +213,7 @@ fn check_refused_commits(is_copy_on_write: bool) {
         disk.set_room(Some(room));
         let refused = (1..18).find(|key| commit(&store, *key, 100_000).is_err());
         if refused.is_some() && is_copy_on_write {
+            // There is no room to erase the refused commit, so the next commit is refused, too.
             disk.set_room(Some(0));
             let again = commit(&store, 101, 1_200_000).unwrap_err();
             assert_eq!(again.kind, StoreErrorKind::Full, "room {room}: {}", again.message);
@@ -233,8 +235,8 @@ fn check_refused_commits(is_copy_on_write: bool) {
     assert!(disks_that_ran_full > 3, "only {disks_that_ran_full} disks ran full");
 }
 
-/// Story of a bug: when there was no room to create the file of the log, which is created by the
-/// first commit after a clean start, the store was closed to writes for good.
+/// The first commit after a clean start creates the file of the log. Story of a bug: when there was
+/// no room to create this file, the store was closed to writes for good.
 #[test]
 fn a_log_file_that_cannot_be_created_for_lack_of_room_is_created_later() {
     let disk = SimDisk::new(1);

@@ -1,6 +1,7 @@
 //! Pages of queries and change feeds that end because their time is over. The clock of these
-//! tests moves on by a second whenever it is read, so a page has time for a few documents. The time
-//! of a page is 5 seconds, or 60 where it cannot end, as before the first row of an aggregate.
+//! tests moves on by a second whenever it is read, so a page has time for a few documents. A page
+//! ends after 5 seconds. A page that needs all documents before its first row, as an aggregate does,
+//! cannot end early. It is refused after 60 seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,12 +51,12 @@ async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize) {
 
 fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Result<QueryPage, Refusal> {
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let request = QueryRequest { continuation: token, ..request_at(MILLISECONDS, text, rows) };
+    let request = QueryRequest { continuation: token, ..request_at(NOW_MILLISECONDS, text, rows) };
     engine.query(&container, &request, &[])
 }
 
-/// The time of most queries here, in milliseconds since 1970.
-const MILLISECONDS: i64 = 1_700_000_000_000;
+/// The time at which most queries here run, in milliseconds since 1970.
+const NOW_MILLISECONDS: i64 = 1_700_000_000_000;
 
 /// A request for the first page of a query that runs at this time.
 fn request_at(milliseconds: i64, text: &str, rows_max: usize) -> QueryRequest {
@@ -69,6 +70,7 @@ struct Pages {
     pages: usize,
     /// The pages without rows, except the last one.
     empty_pages: usize,
+    /// The documents that the pages read.
     documents: u64,
 }
 
@@ -94,6 +96,7 @@ async fn read(engine: &Engine, text: &str, rows_max: usize, split_after: Option<
     loop {
         token = all.add(page(engine, text, rows_max, token).unwrap());
         let Some(next) = &token else { return all };
+        // The smallest limit of a token that a client can set is 1,024 bytes.
         assert!(next.len() <= 1024, "{} bytes: {next}", next.len());
         if Some(all.pages) == split_after {
             let container = engine.catalog().container("d", "c").unwrap().clone();
@@ -123,8 +126,8 @@ async fn a_scan_in_short_pages_returns_every_row_once_even_across_a_split() {
         "SELECT c.v FROM c OFFSET 20 LIMIT 30",
     ] {
         let quick = support::engine(EngineOptions::default()).await;
-        let plain = support::container(&quick, "c").await;
-        fill(&quick, &plain, 100).await;
+        let quick_container = support::container(&quick, "c").await;
+        fill(&quick, &quick_container, 100).await;
         let mut expected = read(&quick, text, 1000, None).await.values();
         for (partitions, split_after) in [(1, None), (1, Some(3)), (3, Some(2))] {
             let (engine, container) = slow_engine(partitions).await;
@@ -138,7 +141,7 @@ async fn a_scan_in_short_pages_returns_every_row_once_even_across_a_split() {
             }
             found.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(found, expected, "{text} over {partitions}, split after {split_after:?}");
+            assert_eq!(found, expected, "{text}, {partitions} ranges, split after {split_after:?}");
         }
     }
 }
@@ -176,8 +179,8 @@ async fn order_by_in_short_pages_returns_every_row_once_in_order() {
                 }
                 let context = format!("{text}, {indexes:?}, {partitions} ranges, split {split_after:?}");
                 assert_eq!(all.values(), expected, "{context}");
-                // A token has the first bytes of an index key. Among entries that begin alike, a
-                // page does not end.
+                // A token has only the first bytes of an index key. So a page cannot end between two
+                // entries whose keys have the same first bytes.
                 let can_end = indexes.is_empty() || !text.contains("long");
                 assert!(all.pages > 5 || !can_end, "{context}: {}", all.pages);
             }
@@ -229,7 +232,7 @@ async fn delete(engine: &Engine, container: &Arc<Container>, n: usize) {
 }
 
 /// Story of a bug: a client deleted all rows that a token named. The next page was paused too, and its
-/// token said that no row had been read before. So all rows before the second pause were lost.
+/// token said that there were no rows before this second pause. So the query never returned them.
 #[tokio::test]
 async fn a_paused_order_by_loses_no_row_when_all_rows_of_its_token_are_deleted() {
     let (engine, container) = slow_engine(1).await;
@@ -249,8 +252,8 @@ async fn a_paused_order_by_loses_no_row_when_all_rows_of_its_token_are_deleted()
     assert_eq!(read_on(&engine, text, 1, first.continuation), (2..40).collect::<Vec<i64>>());
 }
 
-/// Story of a bug: the key up to which a paused page had read is shortened in the token. In a descending
-/// order it then had no valid `_rid`, and the next page refused the token.
+/// The key up to which a paused page has read is shortened in the token. Story of a bug: in a descending
+/// order the shortened key had no valid `_rid`, and the next page refused the token.
 #[tokio::test]
 async fn a_paused_order_by_descending_goes_on_when_its_rows_with_long_keys_are_deleted() {
     let (engine, container) = slow_engine(1).await;
@@ -272,7 +275,8 @@ async fn a_paused_order_by_descending_goes_on_when_its_rows_with_long_keys_are_d
 #[tokio::test]
 async fn a_paused_order_by_ends_while_its_smallest_rows_change() {
     const DOCUMENTS: usize = 30;
-    // More rows than a token has. They are always the smallest.
+    // The number of documents that change between two pages. It is larger than the number of rows in a
+    // token. The rows of these documents are always the smallest.
     const HOT: usize = 8;
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, DOCUMENTS).await;
@@ -309,7 +313,7 @@ async fn a_paused_order_by_the_current_time_ends() {
     let (mut all, mut token): (_, Option<String>) = (Pages::default(), None);
     for time in 1..200 {
         let now = token.as_deref().and_then(perihelion_engine::now_of_continuation).map(Now::from_unix_ticks);
-        let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(MILLISECONDS + 1000 * time));
+        let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(NOW_MILLISECONDS + 1000 * time));
         let request = QueryRequest { continuation: token, ..support::query_request(text, now, 100) };
         token = all.add(engine.query(&container, &request, &[]).unwrap());
         if token.is_none() {
@@ -331,7 +335,7 @@ async fn a_paused_order_by_the_current_time_loses_no_row_when_the_clock_is_set_b
     assert!(all.rows.is_empty() && token.is_some(), "the first page is paused");
     // All other pages run at a time that is an hour before the first page.
     while token.is_some() {
-        let earlier = request_at(MILLISECONDS - 3_600_000, text, 100);
+        let earlier = request_at(NOW_MILLISECONDS - 3_600_000, text, 100);
         let request = QueryRequest { continuation: token, ..earlier };
         token = all.add(engine.query(&container, &request, &[]).unwrap());
         assert!(all.pages < 200);
@@ -374,7 +378,7 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     support::fill(&engine, &container, 3000, 1).await;
     engine.build_index(&container, index(&["pad"])).await.unwrap();
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let request = request_at(MILLISECONDS, "SELECT c.id FROM c WHERE c.pad >= ''", 1);
+    let request = request_at(NOW_MILLISECONDS, "SELECT c.id FROM c WHERE c.pad >= ''", 1);
     let (page, checks) = page_with_checks(&engine, &container, &request);
     assert_eq!((page.rows, page.used_index), (1, true));
     // One check for each of the two documents that a page of one row reads, and one for every 1,024
@@ -382,7 +386,7 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     assert_eq!(checks, 2 + 3000 / 1024);
 }
 
-/// A page, and how often it was checked whether other reads wait.
+/// A page, and how often the engine checked whether other reads wait.
 fn page_with_checks(engine: &Engine, container: &Arc<Container>, request: &QueryRequest) -> (QueryPage, u64) {
     let checks = AtomicU64::new(0);
     let checkpoint = |_| {
@@ -394,8 +398,8 @@ fn page_with_checks(engine: &Engine, container: &Arc<Container>, request: &Query
     (page, checks.load(Ordering::Relaxed))
 }
 
-/// Story of a bug: an aggregate over few effective keys read all documents of its physical partition
-/// without a check, because those outside of the keys did not count.
+/// Story of a bug: an aggregate over a small part of the effective keys read all documents of the physical
+/// partition without a check, because documents outside of this part did not count.
 #[tokio::test]
 async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
     let engine = support::engine(EngineOptions::default()).await;
@@ -405,13 +409,14 @@ async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
     let parts = EffectiveRange::whole().split_evenly(64, container.partition_key.version);
     let keys = parts.into_iter().find(|keys| !keys.overlaps(&used)).unwrap();
     let scope = QueryScope::Ranges(vec![(container.ranges[0].id, keys)]);
-    let request = QueryRequest { scope, ..request_at(MILLISECONDS, "SELECT VALUE COUNT(1) FROM c", 1) };
+    let request = QueryRequest { scope, ..request_at(NOW_MILLISECONDS, "SELECT VALUE COUNT(1) FROM c", 1) };
     let (page, checks) = page_with_checks(&engine, &container, &request);
     assert_eq!((page.rows_text.as_str(), checks), ("0", 2000));
 }
 
 /// Story of a bug: a page that took a minute within index entries with the same short string was refused,
-/// although these entries are in order. Only a cut string makes entries equal that are not in order.
+/// although these entries are in order. Entries with equal keys can be out of order only if their strings
+/// are cut.
 #[tokio::test]
 async fn a_page_within_equal_index_keys_is_refused_only_if_their_strings_are_cut() {
     for (length, is_refused) in [(5, false), (300, false), (2000, true)] {

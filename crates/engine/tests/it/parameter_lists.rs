@@ -40,8 +40,7 @@ fn page(engine: &Engine, text: &str, parameters: &str) -> QueryPage {
     engine.query(&container, &request, &[]).unwrap()
 }
 
-/// The parameters `@name0`, `@name1`, ... with the names of this many parents that exist and of as
-/// many that do not.
+/// The names of this many parents that exist, and of as many that do not exist.
 fn names(count: usize) -> Vec<String> {
     (0..count).flat_map(|n| [format!("p{n}"), format!("nobody{n}")]).collect()
 }

@@ -1,7 +1,7 @@
 //! Pages of queries while documents change and ranges split between two pages.
 //!
 //! DISTINCT, GROUP BY and statements in stages had a bug: every page computed the whole answer
-//! again and continued by the number of a row. A delete between two pages made rows vanish, and an
+//! again and continued at a row number. A delete between two pages made rows vanish, and an
 //! insert or a split made rows come twice. ORDER BY had another bug: its tokens held whole strings,
 //! and clients refused headers of that length.
 
@@ -40,6 +40,7 @@ async fn delete(engine: &Engine, container: &Arc<Container>, n: usize) {
     engine.write_item(container, key(n), operation, Precondition::default()).await.unwrap();
 }
 
+/// The time of the next query, in milliseconds since 1970.
 static CLOCK: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1_700_000_000_000);
 
 fn page(engine: &Engine, text: &str, rows_max: usize, continuation: Option<String>) -> QueryPage {
@@ -90,7 +91,7 @@ async fn fill(engine: &Engine, container: &Arc<Container>) {
 }
 
 #[tokio::test]
-async fn gathered_rows_neither_vanish_nor_repeat_when_their_documents_are_deleted_after_they_were_returned() {
+async fn gathered_rows_neither_vanish_nor_repeat_when_documents_of_returned_rows_are_deleted() {
     for text in GATHERED {
         let (engine, container) = engine(2).await;
         fill(&engine, &container).await;
@@ -130,7 +131,7 @@ async fn gathered_rows_neither_vanish_nor_repeat_when_a_range_splits_and_documen
         let split = engine.catalog().container("d", "c").unwrap().clone();
         if !text.contains("COUNT") {
             // The first document of every value is created again, and so moves to the end. Each value
-            // then appears first in another document. (This would change the counts of groups.)
+            // then appears first in another document. Statements with COUNT are tested only with the split.
             for n in 0..20 {
                 delete(&engine, &split, n).await;
                 create(&engine, &split, n, &format!(r#""v":{n},"w":"x{n}""#)).await;
@@ -331,7 +332,8 @@ async fn an_order_by_token_stays_short_and_continues_however_long_the_strings_ar
             let ids = fill_long(&engine, &container).await;
             let first = page(&engine, text, page_rows, None);
             let mut found = rows(&first);
-            // The row that was returned last is deleted before the next page is read.
+            // The document of the last returned row is deleted before the next page is read, unless the
+            // document has a second row.
             let last = found.last().unwrap();
             let last: usize = last.get("id").unwrap_or(last).as_str().unwrap().parse().unwrap();
             if copies == 1 {
@@ -382,7 +384,7 @@ fn all_rows(engine: &Engine, text: &str, rows_max: usize) -> (Vec<Value>, usize)
         pages += 1;
         match page.continuation {
             Some(next) => {
-                assert!(next.len() <= 1024, "{next}");
+                assert!(next.len() <= TOKEN_BYTES_MAX, "{next}");
                 token = Some(next);
             }
             None => return (all, pages),
@@ -475,13 +477,15 @@ async fn a_later_page_of_distinct_or_group_by_reads_only_the_documents_of_its_ro
             assert_eq!(first.work.documents, DOCUMENTS as u64, "{text}");
             let scan = all(&engine, text, 1000);
             assert!(scan.len() >= 99, "{text}: {}", scan.len());
-            // The first page reports the index, unless an earlier statement did.
+            // The first page asked for the missing index, unless an earlier statement did.
             engine.maintain().await.unwrap();
             let (mut found, mut token, mut pages) = (rows(&first), first.continuation, 1);
             while let Some(continuation) = token {
                 let next = page(&engine, text, 5, Some(continuation));
-                // The long strings, the arrays and the objects have equal index keys, eighteen documents
-                // each. Each range is read up to one document too many, or a few.
+                // The long strings, the arrays and the objects are three kinds of values. All eighteen
+                // documents of a kind have the same index key, so a page may read all of them. Besides,
+                // it reads the six documents of each of six values (its five rows and the next row), and
+                // a few more documents in each range.
                 let most = 3 * 18 + 6 * 6 + 10 * u64::from(partitions);
                 assert!(next.work.documents <= most, "{text}: {} documents", next.work.documents);
                 found.extend(rows(&next));

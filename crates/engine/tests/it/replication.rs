@@ -145,7 +145,7 @@ impl Regions {
         Some(String::from_utf8(answer.body.to_vec()).unwrap())
     }
 
-    /// The texts of all documents of a region, by `_rid`, read through the change feed.
+    /// The texts of all documents of a region, without `_lsn`, by `_rid`, read through the change feed.
     fn documents(&self, region: usize) -> BTreeMap<String, String> {
         let container = self.container(region);
         let mut found = BTreeMap::new();
@@ -179,7 +179,8 @@ impl Regions {
     }
 }
 
-/// Story of a bug: a change named its partition by the hash of the key.
+/// Story of a bug: a change named its partition by the hash of the key. So in the other
+/// regions, a delete for one key removed the document of another key with the same hash.
 #[tokio::test]
 async fn keys_with_the_same_hash_are_replicated_as_different_partitions() {
     let regions = Regions::new(2, DEFINITION).await;
@@ -286,7 +287,7 @@ async fn the_later_write_or_delete_wins_in_every_region() {
 }
 
 #[tokio::test]
-async fn an_entry_waits_for_the_writes_its_region_had_seen() {
+async fn an_outbox_entry_waits_for_the_writes_that_its_region_had_applied() {
     let regions = Regions::new(3, DEFINITION).await;
     regions.upsert(0, "a", "1", 1).await.unwrap();
     assert!(regions.replicate(0, 1, u64::MAX).await);
@@ -470,9 +471,9 @@ async fn writes_of_a_container_that_is_not_copied_yet_wait_for_the_copy() {
 }
 
 /// Story of a bug: the copy compared the lists of containers only, found them equal, and left the number
-/// of the next container as it was. All writes to the other region then waited for ever.
+/// of the next container as it was. All replicated writes then waited for ever.
 #[tokio::test]
-async fn writes_of_a_container_that_was_deleted_before_it_was_copied_hold_up_no_others() {
+async fn writes_of_a_container_deleted_before_its_copy_do_not_block_other_writes() {
     let regions = Regions::new(2, DEFINITION).await;
     let short_lived = container(&regions.engines[0], "short-lived").await;
     fill(&regions.engines[0], &short_lived, 2, 1).await;
@@ -630,6 +631,7 @@ async fn regions_that_all_write_converge() {
 #[tokio::test]
 async fn a_renamed_document_is_renamed_in_every_region() {
     let regions = Regions::new(2, DEFINITION).await;
+    // The new id has a tombstone, which must not stop the rename.
     regions.upsert(0, "a", "new", 0).await.unwrap();
     regions.delete(0, "a", "new").await.unwrap();
     regions.upsert(0, "a", "old", 1).await.unwrap();

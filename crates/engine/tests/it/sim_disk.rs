@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    /// The beginning of a write for which there is room. Takes the room.
+    /// The first bytes of a write: as many as there is room for. Takes this room.
     fn part_with_room<'d>(&mut self, file: usize, offset: usize, data: &'d [u8]) -> &'d [u8] {
         let allocated = &mut self.files[file].allocated;
         let mut written = 0;

@@ -240,7 +240,7 @@ impl FailingSync {
         }
         // Like a kernel, the disk reports the error once. Later syncs succeed.
         match self.syncs_since_failure.fetch_add(1, Ordering::SeqCst) {
-            0 => Err(io::Error::from_raw_os_error(5)),
+            0 => Err(io::Error::from_raw_os_error(5)), // EIO
             _ => Ok(()),
         }
     }

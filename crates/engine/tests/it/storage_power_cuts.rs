@@ -39,9 +39,10 @@ type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 struct Tally {
     cuts: u64,
     acknowledged: u64,
-    /// Content that is neither the last acknowledged state nor the state in flight.
+    /// How often the content after a cut was wrong: neither the acknowledged content nor this
+    /// content with the commit in flight.
     wrong: u64,
-    /// Stores that did not open although the disk had power.
+    /// How often a store did not open although the disk had power.
     unopenable: u64,
 }
 

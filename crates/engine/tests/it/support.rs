@@ -92,7 +92,7 @@ pub(crate) fn missing(
     (0..documents).filter(is_missing).collect()
 }
 
-/// Called with the keys of a commit.
+/// A function that is called with the keys of a commit.
 type CommitHook = dyn Fn(&[&[u8]]) + Send + Sync;
 
 /// An in-memory store that a test can look into while an engine uses it. Clones are handles of the

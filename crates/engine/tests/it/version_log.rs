@@ -34,6 +34,8 @@ async fn logging_engine() -> (Arc<Engine>, Arc<Container>, Arc<AtomicU64>) {
 #[tokio::test]
 async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
     let (engine, created, now) = logging_engine().await;
+    // The document has a member `crts`. The engine must not take it for the time of the version, which
+    // has the same name in the metadata of the version.
     let write = |n: u32| {
         let body = object(&format!(r#"{{"id":"1","pk":"p","n":{n},"crts":{n}}}"#));
         let operation = ItemOperation::Upsert { body: NewBody::new(body, &created).unwrap() };
@@ -65,7 +67,8 @@ async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
     assert_eq!(read(FeedStart::After(second.continuation)).unwrap().items.len(), 1);
 }
 
-/// Story of a bug: the number up to which versions were removed stayed in the store for ever.
+/// For each range the store has a record with the LSN up to which versions were removed. Story of a bug:
+/// this record stayed in the store after the container was deleted.
 #[tokio::test]
 async fn a_deleted_container_leaves_no_record_of_its_removed_versions() {
     let now = Arc::new(AtomicU64::new(1_800_000_000));
@@ -150,7 +153,7 @@ async fn versions_of_split_ranges_are_removed_and_readers_within_the_retention_l
     let pk_in = |child| (0..).map(|n| n.to_string()).find(|pk| range_of(pk) == child).unwrap();
     let [busy, quiet] = children.map(pk_in);
     let read = |range, start: FeedStart| {
-        let keys = created.ranges.iter().find(|of| of.id == range).unwrap().keys.clone();
+        let keys = created.ranges.iter().find(|known| known.id == range).unwrap().keys.clone();
         let mode = FeedMode::AllVersionsAndDeletes;
         let request = FeedRequest { range, keys, partition_key: None, start, mode, items_max: 10_000 };
         engine.change_feed(&created, &request, &[])
@@ -169,8 +172,8 @@ async fn versions_of_split_ranges_are_removed_and_readers_within_the_retention_l
     engine.maintain().await.unwrap();
     assert_eq!(versions(), 1504, "six days are kept");
 
-    // The new version of the quiet range is among the old versions of the busy range. The quiet range
-    // is split once more.
+    // The two ranges share one log, in the order of LSNs. There the new version of the quiet range is
+    // among the old versions of the busy range. The quiet range is split once more.
     engine.split(&created, children[1]).await.unwrap();
     let created = engine.catalog().container("d", "c").cloned().unwrap();
     now.fetch_add(2 * DAY, Ordering::SeqCst);

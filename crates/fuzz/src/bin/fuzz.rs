@@ -30,7 +30,7 @@ struct Options {
 
 fn parse_target(name: &str) -> Result<Target, String> {
     let names = || Target::ALL.map(Target::name).join(", ");
-    Target::named(name).ok_or_else(|| format!("there is no target {name}; there are {}", names()))
+    Target::named(name).ok_or_else(|| format!("there is no target {name}; the targets are {}", names()))
 }
 
 fn main() -> ExitCode {

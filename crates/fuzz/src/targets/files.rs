@@ -68,10 +68,11 @@ fn open(directory: &Path) -> Result<DiskStore, perihelion_engine::storage::Store
 
 fn options() -> DiskOptions {
     let log = LogLimits { file_bytes: 8 * 512, file_writes: 1000, removals: 100, record_bytes: 4096 };
-    // Every store of a simulation has the same instance number, so the log of one is read as the log of
-    // another.
-    let checkpoints = CheckpointMode::Inline { commits_later: u32::MAX };
-    DiskOptions::simulation().with_log(log).with_checkpoints(checkpoints)
+    // Without checkpoints all commits stay in the log.
+    let never = CheckpointMode::Inline { commits_later: u32::MAX };
+    // All stores of a simulation have the same instance number, so a store reads the log of another store
+    // as its own log. The examples are such logs.
+    DiskOptions::simulation().with_log(log).with_checkpoints(never)
 }
 
 /// The files of a store with some commits in its logs, as a killed process leaves them.

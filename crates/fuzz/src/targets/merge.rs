@@ -1,5 +1,5 @@
-//! The client's merge of a query over several ranges: plans, continuation tokens and pages, which
-//! come from a server or from the application's store. An input is lines of text: the statement, a
+//! The client's merge of a query over several ranges. Plans and pages come from a server. The
+//! application may have stored the continuation token. An input is lines of text: the statement, a
 //! plan (or an empty line, for our own plan of the statement), a continuation token (or an empty
 //! line), and then a page in each line, which is a JSON array of rows.
 //!
@@ -9,8 +9,8 @@ use perihelion_model::json::{self, Value};
 use perihelion_query::merge::{KeyRange, Merge, MergePlan, MergeToken, NextRow, Settings};
 use perihelion_query::{Parameters, parse, plan};
 
-/// The most rows that are taken from one merge.
-const ROWS_MAX: usize = 64;
+/// The most steps of one merge. A step takes a row or gives pages to the merge.
+const STEPS_MAX: usize = 64;
 
 pub(super) const WORDS: &[&str] = &[
     "\n",
@@ -77,7 +77,7 @@ pub(super) fn examples() -> Vec<Vec<u8>> {
             examples.push(format!("{statement}\n\n{token}\n{other}\n{one}").into_bytes());
         }
     }
-    assert!(examples.len() > 2 * QUERIES.len() + 4, "no query has a token");
+    assert!(examples.len() > 2 * QUERIES.len() + 4, "the queries have too few tokens");
     examples
 }
 
@@ -116,7 +116,7 @@ fn rows(page: &[u8]) -> Option<Vec<Value>> {
 /// each row.
 fn take_rows(mut merge: Merge, pages: impl Iterator<Item = Vec<Value>>, mut after_row: impl FnMut(&Merge)) {
     let mut pages = pages.peekable();
-    let mut rows_left = ROWS_MAX;
+    let mut steps_left = STEPS_MAX;
     while let Ok(next) = merge.next_row() {
         match next {
             NextRow::Row(_) => after_row(&merge),
@@ -131,8 +131,8 @@ fn take_rows(mut merge: Merge, pages: impl Iterator<Item = Vec<Value>>, mut afte
                 }
             }
         }
-        rows_left -= 1;
-        if rows_left == 0 {
+        steps_left -= 1;
+        if steps_left == 0 {
             return;
         }
     }

@@ -117,7 +117,7 @@ pub(super) fn subject() -> Subject {
 
 /// Sends a request. If the answer has a continuation token, also sends the request for the next
 /// page, and requests with changed forms of the token.
-fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
+fn check(runtime: &Runtime, account: &Embedded, request: ParsedRequest) {
     let answer = send(runtime, account, &request);
     let status = answer.status().as_u16();
     let body = String::from_utf8_lossy(answer.body()).into_owned();
@@ -148,8 +148,8 @@ fn seed_of(body: &str) -> u64 {
     body.bytes().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
-fn send(runtime: &Runtime, account: &Embedded, request: &Parsed) -> Response {
-    let Parsed { method, target, headers, body } = request;
+fn send(runtime: &Runtime, account: &Embedded, request: &ParsedRequest) -> Response {
+    let ParsedRequest { method, target, headers, body } = request;
     let request = Request {
         endpoint: account.endpoint(),
         method: method.clone(),
@@ -162,14 +162,14 @@ fn send(runtime: &Runtime, account: &Embedded, request: &Parsed) -> Response {
     runtime.block_on(account.transport().send(request)).expect("an answer in time")
 }
 
-struct Parsed {
+struct ParsedRequest {
     method: Method,
     target: PathAndQuery,
     headers: HeaderMap,
     body: Bytes,
 }
 
-fn parse(input: &[u8]) -> Option<Parsed> {
+fn parse(input: &[u8]) -> Option<ParsedRequest> {
     let split = input.windows(2).position(|pair| pair == b"\n\n").unwrap_or(input.len());
     let (head, body) = input.split_at(split);
     let mut lines = head.split(|byte| *byte == b'\n');
@@ -185,7 +185,7 @@ fn parse(input: &[u8]) -> Option<Parsed> {
             headers.insert(name, value);
         }
     }
-    Some(Parsed {
+    Some(ParsedRequest {
         method: Method::from_bytes(method.as_bytes()).ok()?,
         target: path.trim().parse().ok()?,
         headers,
@@ -212,7 +212,7 @@ async fn open() -> Embedded {
         (format!("POST /dbs/d/colls/c/docs\nx-ms-documentdb-partitionkey: [\"{key}\"]\n\n{document}"), 201)
     });
     for (text, status) in setup.into_iter().chain(documents) {
-        let Parsed { method, target, headers, body } = parse(text.as_bytes()).expect("a constant");
+        let ParsedRequest { method, target, headers, body } = parse(text.as_bytes()).expect("a constant");
         let deadline = Instant::now() + TIME_MAX;
         let (endpoint, route) = (account.endpoint(), Route::default());
         let request = Request { endpoint, method, target, headers, body, deadline, route };

@@ -54,7 +54,7 @@ pub(super) fn run_json(input: &[u8]) {
     for style in [Style::Point, Style::Query] {
         let text = json::to_text(&value, style);
         let again = json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(json::to_text(&again, style), text, "a printed value prints differently");
+        assert_eq!(json::to_text(&again, style), text, "the text changes when it is parsed and printed");
     }
     check_binary(&value);
 }
@@ -132,7 +132,7 @@ pub(super) fn run_transaction(input: &[u8]) {
     }
 }
 
-/// The session tokens of operations do not change the fingerprint of a body.
+/// Checks that the session tokens of operations do not change the fingerprint of a body.
 fn check_fingerprint(body: &Object) {
     let mut without_tokens = body.clone();
     for (name, member) in body.iter() {

@@ -23,7 +23,8 @@ impl Number {
         i64::try_from(value).map_or(Number::Uint(value), Number::Int)
     }
 
-    /// A finite double; minus zero becomes zero, as the service stores it.
+    /// A finite double; `None` for infinity and NaN. Minus zero becomes zero, as the service
+    /// stores it.
     pub fn from_f64(value: f64) -> Option<Self> {
         value.is_finite().then_some(Number::Double(if value == 0.0 { 0.0 } else { value }))
     }
@@ -49,8 +50,8 @@ impl Number {
         }
     }
 
-    /// Orders by exact numeric value: an integer that no double can represent
-    /// differs from the nearest double, so this is a total order.
+    /// Orders by exact numeric value, which is a total order. If an integer and a double were
+    /// compared as doubles, both 2^53 and 2^53 + 1 would equal the double 2^53.
     pub fn compare(self, other: Number) -> Ordering {
         match (self, other) {
             (Number::Int(a), Number::Int(b)) => a.cmp(&b),

@@ -13,8 +13,8 @@ pub const DEPTH_MAX: usize = 128;
 /// Why a text is not valid JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// The offset at which the parser stopped: the byte in error, or the end of the
-    /// text or of a number that is out of range.
+    /// The offset at which the parser stopped: the wrong byte, the end of the text, or the
+    /// end of a number that is out of range.
     pub offset: usize,
     /// What is wrong.
     pub reason: &'static str,
@@ -33,9 +33,9 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
     parse_envelope(bytes, 0)
 }
 
-/// Parses one JSON value that must fill the whole input and that has `levels` arrays and objects around
-/// each of its documents. They do not count as levels of the documents, so the value may have `levels`
-/// more levels than [`DEPTH_MAX`].
+/// Parses one JSON value that must fill the whole input. The value contains documents, each inside
+/// `levels` arrays and objects. These do not count for the depth of a document, so the value may be
+/// nested `levels` deeper than [`DEPTH_MAX`].
 pub fn parse_envelope(bytes: &[u8], levels: usize) -> Result<Value, ParseError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => parse_within(text, DEPTH_MAX.saturating_add(levels)),
@@ -235,11 +235,11 @@ impl Parser<'_> {
         if !self.bytes[self.at..].starts_with(b"\\u") {
             return Ok(char::REPLACEMENT_CHARACTER);
         }
-        let rewind = self.at;
+        let after_first = self.at;
         self.at += 2;
         let second = self.four_hex_digits()?;
         if !(0xDC00..=0xDFFF).contains(&second) {
-            self.at = rewind;
+            self.at = after_first;
             return Ok(char::REPLACEMENT_CHARACTER);
         }
         let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);

@@ -107,7 +107,7 @@ const INTEGER_FORM_BELOW: f64 = 1e15;
 /// digits do not suffice for them.
 const LONG_INTEGER_FORM_BELOW: f64 = 1e17;
 
-/// The integer as which a double is printed; `None` when the double is printed with a
+/// The integer that is printed for a double; `None` when the double is printed with a
 /// fraction or an exponent.
 pub(super) fn printed_integer(value: f64) -> Option<i64> {
     let is_integer = value.fract() == 0.0

@@ -50,17 +50,14 @@ fn metric_json(metric: &Metric, exported: &Exported<'_>) -> Value {
 
 fn point(sample: &Sample, exported: &Exported<'_>) -> Value {
     let labels = sample.labels.iter().map(|(name, label)| (name.as_str(), label.as_str()));
-    let head = [
-        ("attributes", attributes(labels)),
-        ("startTimeUnixNano", long(exported.started_at)),
-        ("timeUnixNano", long(exported.read_at)),
-    ];
-    let [labels, start, time] = head;
+    let labels = ("attributes", attributes(labels));
+    let start = ("startTimeUnixNano", long(exported.started_at));
+    let time = ("timeUnixNano", long(exported.read_at));
     match &sample.value {
         SampleValue::Number(value) => object([labels, start, time, ("asDouble", double(*value))]),
         SampleValue::Histogram { buckets, sum } => {
             let count = buckets.iter().map(|(_, values)| values).sum();
-            // OTLP has one more bucket, for values above the last bound. No metric has such values.
+            // OTLP has one more bucket, for values above the last bound. There are no such values.
             let counts = buckets.iter().map(|(_, values)| long(*values)).chain([long(0)]).collect();
             let bounds = buckets.iter().map(|(bound, _)| double(*bound)).collect();
             object([

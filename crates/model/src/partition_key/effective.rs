@@ -2,11 +2,14 @@
 //! documents are distributed over partition key ranges.
 //!
 //! Clients compute EPKs too (Python's read_many, JavaScript's bulk, Rust
-//! always), so the bytes must be the same as theirs. The test vectors are
+//! always), so the bytes must be the same as theirs. The test vectors are in `conformance/`:
 //! `effective-partition-keys.json` and `partition-key-hashes.json`.
 
 use super::{HashVersion, KeyValue};
 use crate::murmur;
+
+/// The type byte of a number.
+const NUMBER_TYPE: u8 = 5;
 
 /// An effective partition key as bytes. Keys sort as their hexadecimal texts do in the
 /// service. The empty key is the lower bound of all keys, [`EffectiveKey::max`] the
@@ -44,7 +47,7 @@ impl KeyValue {
             KeyValue::Null => 1,
             KeyValue::Bool(false) => 2,
             KeyValue::Bool(true) => 3,
-            KeyValue::Number(_) => 5,
+            KeyValue::Number(_) => NUMBER_TYPE,
             KeyValue::String(_) => 8,
         }
     }
@@ -188,8 +191,8 @@ impl EffectiveRange {
     }
 
     /// Divides the range into parts of equal width, up to rounding: the ranges of a new container
-    /// with several physical partitions. The bounds are those of the service: multiples of the
-    /// highest hash divided by the number of parts, rounded down.
+    /// with several physical partitions. The bounds are those of the service: one step apart, and
+    /// the step is the width of the range divided by the number of parts, rounded down.
     pub fn split_evenly(&self, parts: u32, version: HashVersion) -> Vec<EffectiveRange> {
         let bounds: Vec<EffectiveKey> =
             (1..parts).map(|part| self.bound_of_part(part, parts, version)).collect();
@@ -239,9 +242,9 @@ impl EffectiveKey {
     }
 
     /// The 32-bit hash at the beginning of a version 1 key; `otherwise` for a bound
-    /// without a hash.
+    /// without a hash: the empty key or "FF".
     fn as_v1_hash(&self, otherwise: f64) -> f64 {
-        if self.0.first() != Some(&5) || self.0.len() < 3 {
+        if self.0.first() != Some(&NUMBER_TYPE) || self.0.len() < 3 {
             return otherwise;
         }
         let mut payload = u64::from(self.0[1]) << 56;

@@ -65,6 +65,7 @@ fn hashes_equal_those_of_the_conformance_file() {
         for value in &values {
             let mut bytes = Vec::new();
             value.truncated().write_for_hash(&mut bytes, None);
+            // The file has 16 bytes for every hash, even for a hash of 32 bits.
             hashes_v1.extend_from_slice(&u128::from(murmur::hash_32(&bytes, 0)).to_be_bytes());
             let mut bytes = Vec::new();
             value.write_for_hash(&mut bytes, None);
@@ -100,7 +101,7 @@ fn only_pairs_of_hexadecimal_digits_are_an_effective_key() {
     }
 }
 
-/// The bounds of new containers that fixtures of the official SDKs recorded.
+/// Fixtures of the official SDKs have recorded these bounds of new containers.
 #[test]
 fn the_ranges_of_a_new_container_have_the_services_bounds() {
     let bounds = |parts, version| -> Vec<String> {

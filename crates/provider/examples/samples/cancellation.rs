@@ -22,9 +22,9 @@ use tokio::time::timeout;
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The lock of an activity. It is renewed after half of this time, so an activity knows
-/// within a second that it is cancelled. The default is 30 seconds.
-const ACTIVITY_LOCK: Duration = Duration::from_secs(2);
+/// How long an activity is locked. The lock is renewed after half of this time, so an activity
+/// knows within a second that it is cancelled. The default is 30 seconds.
+const ACTIVITY_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the activity tells this sample.
 #[derive(Default)]
@@ -46,7 +46,7 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
         .register("search", search)
         .register("search floor", search_floor)
         .build();
-    let options = RuntimeOptions { worker_lock_timeout: ACTIVITY_LOCK, ..RuntimeOptions::default() };
+    let options = RuntimeOptions { worker_lock_timeout: ACTIVITY_LOCK_TIMEOUT, ..RuntimeOptions::default() };
     let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
     let client = Client::new(store);
 

@@ -35,22 +35,23 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     for (line, expected) in lines.iter().zip(["books by post", "piano by freight", "lamp by post"]) {
         assert!(line.contains(expected), "{line}");
     }
-    // The number was drawn once, although the orchestration was called after every step.
-    let number = |line: &str| line.split(':').next().map(str::to_owned);
-    assert!(lines.iter().all(|line| number(line) == number(lines[0])), "{output}");
+    // All lines have the same id: it was made once, although the orchestration was called after
+    // every step.
+    let id = |line: &str| line.split(':').next().map(str::to_owned);
+    assert!(lines.iter().all(|line| id(line) == id(lines[0])), "{output}");
 
     runtime.shutdown(None).await;
     Ok(())
 }
 
 async fn shipment(context: OrchestrationContext, things: String) -> Result<String, String> {
-    let number = context.new_guid().await?;
+    let id = context.new_guid().await?;
     let begun = context.utc_now().await?;
     let mut sent = Vec::new();
     for thing in things.split(", ") {
         let weight: u32 = context.schedule_activity_typed("weigh", &thing).await?;
         let way = if weight <= POST_MAX_KG { "post" } else { "freight" };
-        sent.push(context.schedule_activity("send", format!("{number}: {thing} by {way}")).await?);
+        sent.push(context.schedule_activity("send", format!("{id}: {thing} by {way}")).await?);
     }
     let took = context.utc_now().await?.duration_since(begun).unwrap_or_default();
     // A line in the log, written only the first time that the orchestration comes here.

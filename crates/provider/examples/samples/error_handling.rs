@@ -53,7 +53,7 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
         return Err(format!("a report without a page should fail: {status:?}").into());
     };
     println!("unknown: {}", details.display_message());
-    // Not a failure of the infrastructure or of the configuration.
+    // The error comes from the application, not from the infrastructure or the configuration.
     assert_eq!(details.category(), "application");
     assert_eq!(details.display_message(), "no report: there is no copy of unknown");
 
@@ -66,7 +66,7 @@ async fn report(context: OrchestrationContext, page: String) -> Result<String, S
     Ok(format!("report on {text}"))
 }
 
-/// Downloads a page, or else finds a copy. Orchestrations call functions like any others.
+/// Downloads a page, or else finds a copy. An orchestration may call other functions.
 async fn read(context: &OrchestrationContext, page: &str) -> Result<String, String> {
     let policy = RetryPolicy::new(ATTEMPTS_MAX).with_backoff(BackoffStrategy::Fixed { delay: PAUSE });
     match context.schedule_activity_with_retry("download", page, policy).await {

@@ -1,9 +1,9 @@
 //! Events: an invoice waits until it is paid, or until its time is over.
 //!
-//! An event has a name and a text, and any client that has the id of a workflow can raise it. The
-//! event is delivered if the workflow waits for that name, and is dropped otherwise. So the client
-//! here first waits for the status that the invoice sets when it waits. Messages that may come at
-//! any time belong in a queue (see the sample `queues`).
+//! An event has a name and a text. Any client can raise an event for a workflow whose id it knows.
+//! The event is delivered if the workflow waits for an event of this name, and is dropped otherwise.
+//! So the invoice sets a status when it begins to wait, and the client waits for this status first.
+//! Messages that may come at any time belong in a queue (see the sample `queues`).
 
 use std::error::Error;
 use std::sync::Arc;

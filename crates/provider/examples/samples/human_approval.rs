@@ -21,8 +21,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The largest expense that needs no approval.
 const SMALL_MAX: u32 = 50;
 
-/// The length of the manager's mailbox: a full one makes the sender wait.
-const MAILBOX: usize = 8;
+/// The most mails in the manager's mailbox. When it is full, the sender waits.
+const MAILS_MAX: usize = 8;
 
 #[derive(Serialize, Deserialize)]
 struct Expense {
@@ -38,7 +38,7 @@ struct Decision {
 }
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
-    let (mailbox, mut mails) = mpsc::channel::<String>(MAILBOX);
+    let (mailbox, mut mails) = mpsc::channel::<String>(MAILS_MAX);
     let activities = ActivityRegistry::builder()
         .register("mail the manager", move |context: ActivityContext, _: String| {
             let mailbox = mailbox.clone();
@@ -62,7 +62,8 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     // The manager decides on the desk and on the yacht, and ignores the lamp.
     let mut decisions_left = 2;
     while decisions_left > 0 {
-        let instance = tokio::time::timeout(TIME_LIMIT, mails.recv()).await?.ok_or("no mail any more")?;
+        let instance =
+            tokio::time::timeout(TIME_LIMIT, mails.recv()).await?.ok_or("the mailbox is closed")?;
         if instance != "lamp" {
             let decision = Decision { is_approved: instance == "desk", by: "Grace".to_owned() };
             client.raise_event_typed(instance, "decision", &decision).await?;

@@ -30,8 +30,9 @@ const WRONG_USAGE: u8 = 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     if std::env::var_os("RUST_LOG").is_none() {
-        // Otherwise the first runtime would log every failed activity, and samples fail on purpose.
-        let _is_first = tracing::subscriber::set_global_default(NoSubscriber::default());
+        // Otherwise the first runtime would log every failed activity. In some samples activities
+        // fail on purpose.
+        let _ = tracing::subscriber::set_global_default(NoSubscriber::default());
     }
     let samples = all::samples();
     let names: Vec<String> = std::env::args().skip(1).collect();
@@ -67,7 +68,7 @@ async fn run(sample: &Sample) -> Result<(), Box<dyn Error>> {
     }
     let client = Client::from_env().await?;
     let database = client.database(&format!("duroxide-sample-{}", sample.name));
-    // A run that was interrupted has left its database with old workflows.
+    // An interrupted run may have left its database, with old workflows.
     if let Err(error) = database.delete().await
         && !error.is_not_found()
     {

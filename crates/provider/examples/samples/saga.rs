@@ -18,8 +18,8 @@ use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegis
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often a cancellation is attempted. It must succeed in the end: after that many
-/// failures the workflow fails, and a person has to look at it.
+/// The most attempts to cancel a booking. When all of them fail, the workflow fails, and a
+/// person has to cancel the booking.
 const CANCELLATION_ATTEMPTS_MAX: u32 = 5;
 
 /// The bookings that exist now, in systems outside of the workflow.

@@ -3,7 +3,7 @@
 //!
 //! A child has its own history and may run in another process. The parent gets the error of a
 //! child like the error of an activity. When the parent is cancelled or deleted, its children are
-//! cancelled or deleted too. A detached workflow is independent.
+//! cancelled or deleted too. A detached workflow has no parent. Here the announcement is detached.
 
 use std::error::Error;
 use std::sync::Arc;

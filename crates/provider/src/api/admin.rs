@@ -142,7 +142,7 @@ async fn delete_bulk(
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
         let deleted = match delete_tree(core, &root).await {
-            // Other callers may change or delete a part of the tree after it was read.
+            // Another caller has changed or deleted a part of the tree since it was read: try once more.
             Err(Failure::Contended(_) | Failure::Refused(_)) => delete_tree(core, &root).await,
             deleted => deleted,
         };

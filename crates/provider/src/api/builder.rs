@@ -219,9 +219,9 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Makes this process behave as one that knows layout versions up to this one only (2 or 3): it says
-    /// so in its heartbeat, refuses containers with a newer version, and neither writes nor reads newer
-    /// forms of documents. Simulations use it for processes of an earlier version.
+    /// Makes this process behave like an earlier build, whose newest layout version is `version` (2 or
+    /// 3): the process says so in its heartbeat, refuses containers with a newer version, and neither
+    /// writes nor reads newer forms of documents. For simulations.
     #[doc(hidden)]
     pub fn with_layout_version(mut self, version: u32) -> Self {
         self.options.played_version = Some(version.clamp(2, LAYOUT_VERSION));

@@ -1,5 +1,6 @@
 //! The methods of a provider for tools: counts, queues, workers, locks, costs, sessions and trees. Every
-//! method only reads, and sends a bounded number of requests, however large the container is.
+//! method only reads, and the number of its requests is bounded, however many documents the container
+//! has. Some methods send a few requests to each physical partition.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ impl CosmosDBProvider {
     /// Counts the instances that these options select, by status. The order and the page of the
     /// options do not matter. Reads at most 200 pages of counts of existing instances, and 10 pages
     /// of 1,000 pending instances each; if that is not enough, the result says so. For each 64 pending
-    /// instances one more query finds out which of them have begun. Each queued message that may be a
-    /// start and is stored in parts is read too.
+    /// instances one more query finds out which of them have begun. A queued message whose text is
+    /// stored in parts may be a start, so each such message is read too.
     ///
     /// ```
     /// # #[tokio::main]
@@ -63,12 +64,12 @@ impl CosmosDBProvider {
         self.core.metrics.call("queues", queues::run(&self.core.store, &self.core.clock)).await
     }
 
-    /// Entries of the queues of turns and activities that no process has taken for at least `age`:
-    /// at most 50 of each queue in each physical partition. In each queue, the entries that wait
-    /// longest come first. The workers for these entries are missing or busy, or have not registered
-    /// the orchestration or the activity. Sends two queries to each physical partition. Entries that
-    /// cannot be read are left out. If some partitions do not answer, the result has the entries of
-    /// the other partitions and says so. If no partition answers, this method fails.
+    /// Work that no process has taken for at least `age`: entries of the queue of turns and of the
+    /// queue of activities, at most 50 of each queue in each physical partition. In each queue, the
+    /// entries that wait longest come first. The workers for these entries are missing or busy, or have
+    /// not registered the orchestration or the activity. Sends two queries to each physical partition.
+    /// Entries that cannot be read are left out. If some partitions do not answer, the result has the
+    /// entries of the other partitions and says so. If no partition answers, this method fails.
     pub async fn overdue(&self, age: Duration) -> Result<OverdueWork, ProviderError> {
         self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
@@ -81,8 +82,9 @@ impl CosmosDBProvider {
 
     /// The work that processes have locked: a page of activities, and with the first page the turns
     /// whose lock was written in the last minute, at most 100 of them. Sends a few queries for the
-    /// activities, even if only the locks of one process are wanted ([`LockPage::examined`]), and one
-    /// query to each physical partition for the turns.
+    /// activities, and one query to each physical partition for the turns. If only the locks of one
+    /// process are wanted, a page may have few activities or none, although another page follows
+    /// ([`LockPage::examined`]).
     ///
     /// Most turns are locked in the memory of their process only, and are not found. Locks of processes
     /// of earlier builds do not name their process.

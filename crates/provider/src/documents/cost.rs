@@ -4,7 +4,8 @@
 //! Two rules for the stored form:
 //!
 //! - The charges of all turns are one text, because a container may index every path. Each leaf of a
-//!   document then costs 0.8 RU with each commit. The total is two numbers, because lists read it.
+//!   document then costs 0.8 RU with each commit. The total is two numbers, because the query that
+//!   lists instances returns it.
 //! - No workflow needs its cost. So a cost in an unknown form is read as zero, and never makes its
 //!   document unreadable.
 
@@ -59,8 +60,8 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
     text.split(' ').map(|number| number.parse().ok()).collect()
 }
 
-/// The most turns in a state. A turn takes about 25 bytes, and every commit rewrites them. Most
-/// turns add events and move to a chunk with them; turns without events do not.
+/// The most turns in a state. A turn takes about 25 bytes, and every commit writes all of them again.
+/// Turns leave the state only when events move to a chunk, so turns that add no events would stay.
 const TURNS_MAX: usize = 64;
 
 /// The cost of an instance, as its state stores it.

@@ -223,6 +223,7 @@ mod tests {
         assert!(json.len() < 100_000, "{}", json.len());
         assert!(record.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)));
         assert!(record.contains(&enqueued_message_id("gaps", 2 * 4_999)));
+        // After this time a process is forgotten, but an instance is not.
         record.extend(&[entry("other", 1, 0)], 5_000 + ENQUEUER_KEPT_FOR_MS);
         assert!(
             !record.contains(&enqueued_message_id("gaps", 2 * 4_999)),

@@ -35,7 +35,7 @@ pub(crate) enum DocumentType {
     Part,
     /// A list of documents that can be removed once it is due.
     Garbage,
-    /// Keeps the garbage record of a staging from being created twice.
+    /// A document that keeps the garbage record of staged documents from being created twice.
     StagingGuard,
     /// The lease of an activity session.
     Session,

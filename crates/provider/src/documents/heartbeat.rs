@@ -39,8 +39,8 @@ pub(crate) struct Load {
     /// its own slices. While no process is busy, each partition is polled whole by one process.
     #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
     pub(crate) is_busy: bool,
-    /// Slices with work that the process cannot run, or more work than it can run: the other
-    /// processes are to poll them too.
+    /// Slices with work that the process cannot run, or with more work than it can run. The other
+    /// processes have to poll these slices too.
     #[serde(rename = "shared", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) shared_slices: Vec<String>,
 }
@@ -95,7 +95,7 @@ mod groups {
     #[derive(Serialize, Deserialize)]
     struct Group {
         ids: Vec<String>,
-        /// One of these processes. Its id is empty.
+        /// What these processes have in common: a member with an empty id.
         #[serde(rename = "each")]
         member: Member,
     }
@@ -148,8 +148,8 @@ pub(crate) struct Member {
     /// not write it read version 1.
     #[serde(rename = "reads", default = "first_layout_version")]
     pub(crate) readable_version: u32,
-    /// The layout version of the container, as the process knows it. Other processes read it, so
-    /// a process that was silent for some time notices that it has become too old for the
+    /// The layout version of the container, as the process knows it. A process that was silent for
+    /// some time reads it from the others, and so notices that it has become too old for the
     /// container.
     #[serde(rename = "layout", default = "first_layout_version")]
     pub(crate) container_version: u32,

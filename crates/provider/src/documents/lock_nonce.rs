@@ -1,10 +1,11 @@
-//! The nonce of a lock: `{process}.{time}.{random}`. The process is the id of the heartbeat without its
-//! `n:`, and the time is when the lock was taken, in milliseconds since 1970 as hexadecimal digits.
+//! The nonce of a lock: `{process}.{time}.{random}`. `process` is the id of the process's heartbeat
+//! document without the prefix `n:`. `time` is when the lock was taken, in milliseconds since 1970 as
+//! hexadecimal digits.
 //!
 //! Code that checks a lock compares the whole nonce, so a nonce may have any form. Processes of earlier
 //! builds write sixteen random digits. Only tools read process and time, to show which work a process
-//! holds. They are not members of their own: a process of an earlier build would keep such members when
-//! it takes the lock, and the document would name the wrong process.
+//! holds. Process and time are not members of the document: a process of an earlier build that takes the
+//! lock would keep the members, because it does not know them, and they would name the wrong process.
 
 use crate::documents::lock_token::nonce;
 

@@ -80,18 +80,18 @@ mod tests {
 
     #[test]
     fn a_prefix_has_the_same_staging_ids() {
-        let of = |staging_ids: &[Option<&str>]| {
+        let manifest_of = |staging_ids: &[Option<&str>]| {
             let mut manifest = Manifest::default();
             staging_ids.iter().for_each(|id| drop(manifest.push(1, *id)));
             manifest
         };
-        let whole = of(&[None, None, Some("a"), None]);
+        let whole = manifest_of(&[None, None, Some("a"), None]);
         for count in 0..=4 {
-            let prefix = of(&[None, None, Some("a"), None][..count]);
+            let prefix = manifest_of(&[None, None, Some("a"), None][..count]);
             assert!(prefix.is_prefix_of(&whole), "{count}");
         }
-        assert!(!whole.is_prefix_of(&of(&[None, None, Some("a")])));
-        assert!(!of(&[None, None, Some("b")]).is_prefix_of(&whole));
-        assert!(!of(&[None, Some("a")]).is_prefix_of(&whole));
+        assert!(!whole.is_prefix_of(&manifest_of(&[None, None, Some("a")])));
+        assert!(!manifest_of(&[None, None, Some("b")]).is_prefix_of(&whole));
+        assert!(!manifest_of(&[None, Some("a")]).is_prefix_of(&whole));
     }
 }

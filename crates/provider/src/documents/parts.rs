@@ -70,9 +70,9 @@ pub(crate) struct Garbage {
 }
 
 /// `f:...`: the guard document of a staging. One batch creates it and the garbage record of the
-/// staging. The commit deletes the record, and the guard stays until no attempt of that batch can be late
-/// any more. A late attempt is refused because the guard exists. Otherwise it would create the record
-/// again, which would list documents that are in use.
+/// staging. The commit deletes the record. The guard stays as long as a late attempt of that batch can
+/// arrive. Such an attempt is refused because the guard exists. Otherwise it would create the record
+/// again, and the record would list documents that are in use.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StagingGuard {

@@ -53,13 +53,13 @@ pub(crate) struct Message {
     /// The incarnation of the parent, if the message is the start of a child.
     #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent_incarnation: Option<String>,
-    /// Whether the process that created the message does not take the turn itself: it takes no
-    /// turns, or only helps with activities. Then the owner of the slice takes the message at
-    /// once.
+    /// Whether the owner of the slice takes the message at once, because the process that created
+    /// the message leaves the turn to the owner. That process takes no turns, or it only helps
+    /// with the activities of the slice.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
     pub(crate) is_left_to_owner: bool,
-    /// The nonce of the activity's lock, if the message is a completion. When the answer
-    /// was lost, the nonce shows that the completion was written.
+    /// The nonce of the activity's lock, if the message is a completion. If the answer to the
+    /// write was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
     /// What the process that ran the activity has spent on the instance, if another process

@@ -18,6 +18,7 @@ pub(crate) struct Session {
     pub(crate) session: String,
     pub(crate) owner: String,
     pub(crate) locked_until: u64,
+    /// When the session was last claimed, or an activity last used it.
     pub(crate) last_activity: u64,
     #[serde(flatten)]
     pub(crate) unknown: UnknownMembers,

@@ -75,8 +75,8 @@ pub(crate) fn json_bytes(text: &str) -> usize {
     text.bytes().map(|byte| json_width(byte as char)).sum()
 }
 
-/// Bytes that an ASCII character takes as JSON. `json_bytes` also calls this for each byte
-/// of a longer character, which takes one byte.
+/// Bytes that an ASCII character takes as JSON. `json_bytes` also calls this for each single
+/// byte of a longer character. Such a byte counts as one.
 fn json_width(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

@@ -12,7 +12,8 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The unknown members of a document. A field of this type is flattened and comes last.
+/// The unknown members of a document. A field of this type is flattened. It comes last, because it
+/// takes all members that the fields before it have left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UnknownMembers(Map<String, Value>);
 

@@ -28,7 +28,7 @@ pub(super) struct Partition {
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
     pub(super) messages: Vec<QueuedItem>,
     pub(super) activities: Vec<QueuedItem>,
-    /// Queue documents for other instances, whose delivery is not recorded.
+    /// Queue documents for other instances. Their delivery is not recorded.
     pub(super) outbox_intents: Vec<OutboxIntent>,
     /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,

@@ -76,8 +76,8 @@ struct OldValues<'a> {
     values: &'a BTreeMap<String, KeyValue>,
 }
 
-/// Commits one execution, as a turn that follows on `state`. `old` is given for the last
-/// execution only.
+/// Commits one execution as one turn. `state` is the state before that turn. `old` is given for
+/// the last execution only.
 async fn write_execution(
     core: &Core,
     mut state: Versioned<State>,
@@ -124,9 +124,7 @@ async fn write_execution(
 fn restore_values(state: &mut State, old: OldValues<'_>) {
     for (key, value) in old.values {
         let value = KvValue { value: value.value.clone().into(), set_at_ms: value.last_updated_at_ms };
-        if state.kv.get(key) != Some(&value) {
-            state.kv.insert(key.clone(), value);
-        }
+        state.kv.insert(key.clone(), value);
     }
     if let Some(document) = old.instance_document {
         state.custom_status = document.custom_status.clone().map(Text::Inline);

@@ -23,8 +23,8 @@ use crate::store::Store;
 /// of the document ends the lock.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Writes the lock of an activity, its end and the attempt count, if the document has this
-/// etag. All other members stay as they are stored. Returns the new etag.
+/// Writes the lock of an activity, the end of the lock and the attempt count, if the document has
+/// this etag. All other members stay as they are stored. Returns the new etag.
 async fn write_lock(
     store: &Store,
     activity: &Activity,

@@ -126,7 +126,8 @@ impl Core {
             congestion: Arc::clone(&congestion),
             costs: Arc::clone(&costs),
         };
-        // Failures are tried again, or returned to the caller. An outage is reported by `outage_notice`.
+        // The driver's events have the level DEBUG: the provider tries failed operations again or
+        // returns the failure, and reports an outage by `outage_notice`.
         let driver = client.driver().with_observer(Arc::new(observer)).with_debug_events();
         let observed = Client::from_driver(driver);
         let opening = Opening {

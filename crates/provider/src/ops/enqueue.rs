@@ -46,8 +46,9 @@ pub(crate) async fn for_orchestrator(
     Ok(())
 }
 
-/// Whether the instance has a state document. Also false if the read fails. If the instance exists
-/// then, the commit of the turn for the new message is refused, and a later claim reads the state.
+/// Whether the instance has a state document. False if the read fails. If the instance exists although
+/// the read has failed, the commit of the turn for the new message is refused, and a later claim reads
+/// the state.
 async fn exists(store: &Store, instance: &str) -> bool {
     let found = store.state(instance).await;
     found.is_ok_and(|found| found.is_some())
@@ -108,9 +109,9 @@ async fn create_activity(store: &Store, activity: &Activity) -> Result<Created, 
             Ok(match found {
                 Some(found) if is_ours(&found.value) => Created::Before,
                 Some(_) => Created::IdTaken,
-                // The document that had this id was deleted since: a worker has completed its
-                // activity. The next attempt creates this activity, for the second time if the
-                // deleted document was its own.
+                // The document with this id was deleted between the two requests: a worker has
+                // completed its activity. The next attempt creates our activity. If the deleted
+                // document was our activity, it is created, and run, a second time.
                 None => return Err(Failure::Contended(format!("{id} of {instance} was just completed"))),
             })
         }

@@ -1,6 +1,6 @@
-//! The fetch loop of both queues. It starts the polls that are due, and takes work from the
-//! hints. If there is none, it waits for a hint or the next poll, until it has work or its
-//! time is over. A fetch with a short timeout does not wait: it polls and looks once.
+//! The fetch loop of both queues, instances and activities. It starts the polls that are due, and
+//! takes work from the hints. If there is none, it waits for a hint or the next poll, until it has
+//! work or its time is over. A fetch with a short timeout does not wait: it polls and looks once.
 
 use std::future::Future;
 use std::time::Duration;
@@ -86,8 +86,8 @@ pub(crate) async fn run<Q: Queue>(
 }
 
 /// Starts the polls that are due, and takes work from the hints. A poll that finds work later
-/// wakes the fetch. A fetch that looks once polls and tries again, until a poll finds nothing new
-/// or [`POLLS_MAX`] polls were made.
+/// wakes the fetch. A fetch that looks once (an eager fetch) waits for its polls instead: it polls and
+/// tries again, until a poll finds nothing new or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
     if !ticket.is_eager() {
         core.poller.start_due(core, ticket).await;

@@ -26,19 +26,19 @@ use crate::sync::lock;
 use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
 /// How old the view may be when a poll finds rows. If the view is older, the heartbeats are
-/// read again. A process that is missing in the view may take the same work as this process.
-/// With many processes a view may be older.
+/// read again, because a process that is missing in the view may take the same work as this process.
+/// With many processes the view may be older: see [`PAUSE_PER_PROCESS`].
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// With many processes, the age at which the view is read again is greater, and so is the pause
-/// before a heartbeat that newly asks for help. Both are the number of live processes times
-/// this.
+/// With many processes, the next read of the view waits longer, and so does an *early* heartbeat: one
+/// that does not wait for the end of the interval, because this process asks for help, becomes busy or
+/// fetches again. Both wait this long for each live process, within their limits.
 const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
 
-/// The longest pause before a heartbeat that newly asks for help.
-const HELP_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The longest time between a heartbeat and an early heartbeat after it.
+const EARLY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The shortest time between two heartbeats, even if this process newly asks for help.
+/// The shortest time between two heartbeats, even if the second one is early.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// With at least this many live processes there is a roster. With fewer processes, reading all
@@ -106,6 +106,8 @@ pub(crate) async fn run(core: Weak<Core>) {
             drop(upgraded);
             let wake = async {
                 match activeness {
+                    // The last heartbeat has no roles. When the process fetches again, it soon
+                    // writes them.
                     Activeness::Working => tokio::select! {
                         () = load.changed.notified() => {}
                         () = fetching_begins.notified() => {}
@@ -114,8 +116,8 @@ pub(crate) async fn run(core: Weak<Core>) {
                 }
             };
             if wait(&core, begun, processes, wake).await {
-                // With more processes, the heartbeat that asks for help waits longer.
-                let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, HELP_PAUSE_MAX);
+                // The next heartbeat is early. With more processes it waits longer.
+                let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, EARLY_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
             }
         }
@@ -124,7 +126,7 @@ pub(crate) async fn run(core: Weak<Core>) {
 
 /// Waits until the next heartbeat is due, or until `wake` completes. Returns true if `wake`
 /// completed first. With fewer than [`MANY_PROCESSES`], reads the heartbeats of the other processes
-/// once more halfway, so that an idle process sees sooner that they ask for help.
+/// once more in the middle of the wait, so that an idle process sees sooner that they ask for help.
 async fn wait(core: &Weak<Core>, begun: Instant, processes: usize, wake: impl Future<Output = ()>) -> bool {
     tokio::pin!(wake);
     if processes >= MANY_PROCESSES {
@@ -158,6 +160,7 @@ async fn beat(core: &Core) -> Activeness {
     }
     let written = write_heartbeat(store, membership, &roles).await;
     let mut read_at = membership.view_read_at.lock().await;
+    // A view that a poll has just read is not read again.
     let is_read_due = read_at.is_none_or(|read_at| read_at.elapsed() >= HEARTBEAT_INTERVAL / 3);
     let read = match is_read_due {
         true => {
@@ -216,7 +219,7 @@ fn per_process(processes: usize) -> Duration {
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
 /// ago (longer with many processes, see [`PAUSE_PER_PROCESS`]). A poll that has found rows calls
-/// this function. `wait` also calls it, halfway between two heartbeats.
+/// this function. `wait` also calls it, in the middle between two heartbeats.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     // If another task reads the heartbeats now, the caller uses the current view.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };

@@ -26,11 +26,13 @@ pub(crate) fn of(core: &Core) -> Vec<MemorySize> {
     let names = ["locks of instances", "ended locks of instances"];
     sizes.extend(core.instance_locks.memory_sizes(names, |held| held.until <= now));
     let names = ["locks of activities", "ended locks of activities"];
-    // The runtime may end a cancelled activity without a call. Then its ended lock stays until the table
-    // is full, so only the limit of the table is checked.
+    // The runtime may end a cancelled activity without a call to the provider. Then the ended lock stays
+    // until the table is full. So no ended locks are reported here, and only the limit of the table is
+    // checked.
     sizes.extend(core.activity_locks.memory_sizes(names, |_| false));
     sizes.extend(hints.instances.with(|hints| hints.memory_sizes(service_now)));
-    // The workers may be busy with cancelled activities. Then due activities wait for the end of a lock.
+    // Workers may still run cancelled activities. Then due activities wait until a lock ends, and are
+    // not reported.
     let is_working = core.activity_locks.any(|held| held.until > now);
     sizes.extend(hints.activities.with(|hints| hints.memory_sizes(service_now, is_working)));
     sizes.extend(core.sequencer.memory_sizes());

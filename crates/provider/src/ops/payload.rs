@@ -84,8 +84,8 @@ pub(crate) fn needs_staging(message: &Message) -> bool {
     matches!(&message.item, Text::Inline(text) if json_bytes(text) > ITEM_BYTES_MAX)
 }
 
-/// Stages the text of a message if [`needs_staging`] says so. The age of the garbage record counts
-/// from `now`. Requests are retried until `until`.
+/// Stages the text of a message if [`needs_staging`] says so. The garbage record of the staging is
+/// created at `now`. Requests are retried until `until`.
 pub(crate) async fn prepare_message(
     store: &Store,
     mut message: Message,
@@ -143,8 +143,8 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
 }
 
 /// Deletes the staged parts of a message that was created before, and the garbage record, in one
-/// batch. With two steps, a late attempt of the staging could create a part again after the parts
-/// are deleted and before the record is, and nothing would delete that part. If the batch fails, or
+/// batch. With two steps, a late attempt of the staging could create a part again between them, and
+/// nothing would delete that part. If the batch fails, or
 /// there are too many parts for it, the reconciler finds the record and deletes the parts when no
 /// late attempt can arrive any more.
 async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {

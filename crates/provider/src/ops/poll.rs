@@ -127,9 +127,9 @@ impl Poller {
         targets.polled.iter().for_each(|range| range.poll_soon());
     }
 
-    /// Lets the next polls read the work again that they have skipped because the hints had it: the
-    /// hints have forgotten it. The work is in the physical partition of this instance; without an
-    /// instance it can be anywhere.
+    /// The hints have forgotten work, in the physical partition of this instance; without an instance,
+    /// anywhere. Polls have skipped that work because the hints had it. Now the next polls read it
+    /// again.
     pub(crate) fn read_backlog_soon(&self, instance: Option<&str>) {
         let targets = Arc::clone(&lock(&self.targets));
         targets.polled_near(instance).for_each(|range| range.read_backlog_soon());
@@ -181,7 +181,7 @@ impl Poller {
     fn start(&self, core: &Arc<Core>, range: &Arc<RangePoller>, is_look: bool) -> bool {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return false };
         let Some(running) = range.try_begin() else { return true };
-        // The fetch that starts the poll is among the waiting ones.
+        // The fetch that starts the poll is among the waiting fetches.
         let waiting = self.interests.all();
         let (core, range) = (Arc::clone(core), Arc::clone(range));
         let poll = async move {

@@ -168,7 +168,7 @@ async fn read_chunks(
     for id in execution.chunks.ids(execution.number) {
         match chunks.remove(&id) {
             Some(chunk) => text.push_str(&chunk),
-            None => return Ok(Err(format!("the history of {instance} has lost its part {id}"))),
+            None => return Ok(Err(format!("the history of {instance} has lost its chunk {id}"))),
         }
     }
     Ok(Ok(text))

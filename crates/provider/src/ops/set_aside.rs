@@ -26,8 +26,8 @@ pub(crate) fn is_of_later_version(document: &Value) -> bool {
         }
 }
 
-/// Whether a later version may have written this work item, which this version cannot read: it is valid
-/// JSON.
+/// Whether a later version may have written this work item, which this version cannot read. That is
+/// possible if the item is valid JSON.
 pub(crate) fn is_item_of_later_version(item: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(item).is_ok()
 }

@@ -63,9 +63,9 @@ impl FetchWait {
     }
 
     /// Pauses after a transient failure, because the runtime's own backoff overflows after
-    /// about sixty failures in a row. Returns other failures: a missing container after the pause,
-    /// because the runtime asks again at once, and all others without it. Returns every failure at
-    /// once if the fetch does not wait, or the timeout ends before the pause.
+    /// about sixty failures in a row. Other failures are returned. If the container is missing, the
+    /// failure is returned after the pause, because the runtime fetches again at once. Every failure
+    /// is returned without a pause if the fetch does not wait, or if its timeout ends before the pause.
     pub(crate) async fn pause_after(self, failure: Failure, notice: &Notice) -> Result<(), Failure> {
         let may_pause = failure.is_transient() || failure.is_container_missing();
         if !(self.is_long && may_pause && Instant::now() + OUTAGE_PAUSE < self.deadline) {
@@ -98,7 +98,8 @@ pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
 }
 
 /// Runs work that a person may wait for. If it takes longer than [`SILENCE_MAX`], logs that the
-/// database does not answer: at most once a minute for all calls together.
+/// database does not answer: at most once a minute for all calls together. `what` names the work in
+/// the log.
 pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     match tokio::time::timeout(SILENCE_MAX, work.as_mut()).await {

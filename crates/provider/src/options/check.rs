@@ -27,8 +27,8 @@ pub struct Check {
 pub enum CheckResult {
     /// The property is as it should be.
     Ok,
-    /// A provider can run. It runs better after something is done, or something has to be done first,
-    /// such as creating the container.
+    /// A provider can run, but something is missing or makes it worse, such as an index. A container
+    /// that does not exist has this result, too, because it can be created.
     Warning,
     /// No provider can run.
     Problem,
@@ -52,7 +52,7 @@ impl Check {
         Check { subject, result: CheckResult::Problem, finding: finding.into(), advice }
     }
 
-    /// The outcome of a preflight check. `found` is the finding when it has no objection.
+    /// The check of a property. With an objection it is a problem. Without one, `found` is the finding.
     pub(crate) fn of(subject: &'static str, checked: Result<(), Objection>, found: String) -> Check {
         match checked {
             Ok(()) => Check::ok(subject, found),

@@ -58,7 +58,7 @@ impl ListOptions {
     /// | term | matches instances |
     /// |---|---|
     /// | `status=failed` | with this status: `running`, `completed`, `failed`, `continued`, `pending` |
-    /// | `name=order`, `name=order*` | of this orchestration; whose name begins with `order` |
+    /// | `name=order`, `name=order*` | of this orchestration; of orchestrations whose name begins with `order` |
     /// | `version=1.2.0` | of this version of the orchestration |
     /// | `id=order-7`, `id=order-*` | with this id; whose id begins with `order-` |
     /// | `parent=batch-7` | that are children of this instance |
@@ -157,7 +157,7 @@ fn status(term: &Term) -> Result<String, FilterError> {
     })
 }
 
-/// The value of a term that compares for equality, without a prefix.
+/// The value of a term with `=`. Refuses a prefix: a value that ends with `*`.
 fn exact(term: &Term) -> Result<String, FilterError> {
     match text_or_prefix(term)? {
         Value::Exact(text) => Ok(text),

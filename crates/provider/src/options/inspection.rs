@@ -28,7 +28,7 @@ impl InstanceCounts {
     }
 }
 
-/// The start of a workflow, as its history has it: the result of
+/// How the current execution of a workflow was started, as its history records it: the result of
 /// [`CosmosDBProvider::recorded_start`](crate::CosmosDBProvider::recorded_start).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub struct RecordedStart {
     /// The name of the orchestration.
     pub name: String,
     /// The version of the orchestration. `None` if the workflow was started without a version and
-    /// ended before a worker that has the orchestration chose one.
+    /// ended before any worker chose a version for it.
     pub version: Option<String>,
     /// The input.
     pub input: String,
@@ -92,8 +92,8 @@ pub struct OverdueInfo {
     /// The instance that waits.
     pub instance_id: String,
     /// What waits: the name of an activity, `start of` and the name of an orchestration, or the
-    /// kind of another message, such as `TimerFired`; `None` if it is stored in parts or is not
-    /// known.
+    /// kind of another message, such as `TimerFired`. `None` if the entry is stored in parts or its
+    /// name cannot be read.
     pub name: Option<String>,
     /// The tag of an activity.
     pub tag: Option<String>,
@@ -210,8 +210,8 @@ pub struct WorkflowCost {
     pub request_units: f64,
     /// The number of requests of all turns.
     pub requests: u64,
-    /// The turns in order. Turns of executions that were pruned are missing. In a long row of
-    /// turns without new events, the oldest turns are added up to one entry.
+    /// The turns in order. Turns of executions that were pruned are missing. When many turns in a
+    /// row add no events, one entry has the sum of the oldest of these turns.
     pub turns: Vec<TurnCost>,
     /// Whether `turns` has all stored turns. Otherwise turns of the oldest executions, or of a very
     /// long execution, are missing. The totals include them.
@@ -223,9 +223,9 @@ pub struct WorkflowCost {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TurnCost {
-    /// The number of the turn's commit.
+    /// The number of the turn's commit; 0 for the start of the workflow.
     pub turn: u64,
-    /// When the turn was committed; `None` for the turn before the first commit.
+    /// When the turn was committed; `None` for turn 0, which has no commit.
     pub committed_at_ms: Option<u64>,
     /// The request units.
     pub request_units: f64,

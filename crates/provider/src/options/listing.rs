@@ -143,9 +143,9 @@ pub struct ListedInstance {
     /// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost) says what is counted.
     #[serde(default, deserialize_with = "number_or_zero")]
     pub charge_centi_ru: u64,
-    /// How often a process has taken the start of a pending instance, and has given it back: none of
-    /// these processes has registered the orchestration in the version of the start, or each has
-    /// ended meanwhile. 0 for other instances.
+    /// How often a process has taken the start of a pending instance without running it: the process
+    /// has not registered this version of the orchestration, or the process has ended. 0 for other
+    /// instances.
     #[serde(default, skip_deserializing)]
     pub start_attempts: u32,
 }
@@ -301,8 +301,8 @@ pub(crate) enum Position {
     Pending(Option<String>),
 }
 
-/// The beginning of a position among the pending instances, in a continuation. No continuation
-/// of the service begins with it.
+/// In a continuation, a position among the pending instances begins with this. No continuation of
+/// the service begins with it.
 const PENDING_PREFIX: &str = "pending:";
 
 /// The beginning of a continuation: its format and version.

@@ -1,5 +1,5 @@
-//! Converts work items to documents: when these become visible, and their order in the
-//! queue. Also the ids of activities, of sessions, and of the senders of messages.
+//! Converts work items to documents. Decides when each document becomes visible, and its place in
+//! the queue. Also makes the ids of activities, of sessions, and of the senders of messages.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub(super) fn convert_timer_to_provider_clock(
 /// Adds the parent's incarnation to a message that starts a child or carries a child's
 /// result. `sender` is the state of the instance that sends the message. A result is only for
 /// the incarnation of the parent that started the child. If that incarnation is not known,
-/// the result is for any.
+/// the result is for any incarnation.
 pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
         message.parent_incarnation = Some(sender.incarnation.clone());

@@ -17,8 +17,8 @@ use crate::documents::{
 use crate::failure::Failure;
 use crate::timing::CANCELLED_TTL;
 
-/// The most activities, messages to the instance itself and cancellations that become
-/// documents of the commit. If there are more, all are packed into bundles, except the start
+/// The most activities, messages to the instance itself and cancellations, all together, that
+/// become documents of the commit. If there are more, all are packed into bundles, except the start
 /// of the next execution. A batch of 100 operations also needs room for 64 consumed messages,
 /// the state, and a few other documents.
 const UNBUNDLED_MAX: usize = 30;
@@ -38,7 +38,7 @@ pub(super) fn apply(
 ) -> Result<(), Failure> {
     let Scheduled { activities, messages, outgoing, mut cancelled } =
         scheduled_work(&mut plan.state, basis.now, ack, layout, spill)?;
-    // The input of a cancelled activity may be in parts, whose ids are not known here. The
+    // The work item of a cancelled activity may be in parts, whose ids are not known here. The
     // garbage record finds the parts by the id of the activity.
     if plan.state.has_spilled_activities {
         garbage.activities = cancelled.iter().cloned().collect();

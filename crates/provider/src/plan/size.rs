@@ -30,8 +30,8 @@ impl TurnPlan {
 
     /// Whether the commit can be one distributed transaction that creates the messages to other
     /// instances in their partitions. That is the case if nothing is staged, if there are messages to
-    /// other instances, if each of them fits one document, and if there are not too many. The client
-    /// checks the bytes.
+    /// other instances, if each of them fits one document, and if the transaction has at most
+    /// [`OPERATIONS_MAX`] operations. The client checks the bytes.
     pub(crate) fn fits_transaction(&self) -> bool {
         let messages = || self.outboxes.iter().flat_map(|outbox| &outbox.messages);
         self.staging_id.is_none()

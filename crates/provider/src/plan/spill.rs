@@ -83,7 +83,7 @@ impl Spill {
     }
 
     /// Splits a text if it is above the limit, in bytes of JSON. Returns whether it was split.
-    /// The ids of its parts begin with `id_kind`. If the text is the input of an activity,
+    /// The ids of its parts begin with `id_kind`. If the text is the work item of an activity,
     /// `activity` is the id of that activity.
     fn split(&mut self, text: &mut Text, id_kind: &str, limit: usize, activity: Option<&str>) -> bool {
         let Text::Inline(whole) = text else { return false };
@@ -102,7 +102,7 @@ impl Spill {
 }
 
 /// The part documents of a text, with ids that begin with `prefix`. `staging_id` is set if
-/// the parts are staged. If the text is the input of an activity, `activity` is the id of
+/// the parts are staged. If the text is the work item of an activity, `activity` is the id of
 /// that activity.
 pub(crate) fn part_documents(
     instance: &str,

@@ -244,7 +244,7 @@ fn the_charge_of_a_turn_is_stored_by_the_next_commit_and_moves_with_its_events()
     assert!(!turns_in_chunks.is_empty() && state.cost.turns.len() < 20, "{:?}", state.cost);
     let all: Vec<u64> =
         turns_in_chunks.iter().chain(&state.cost.turns).map(|turn| turn.commit_number).collect();
-    assert_eq!(all, (0..40).collect::<Vec<u64>>(), "each turn once, named by its own commit");
+    assert_eq!(all, (0..40).collect::<Vec<u64>>(), "each turn is stored once, with its own number");
     let second = turns_in_chunks[1];
     assert_eq!((second.commit_number, second.committed_at_ms, second.charge.requests), (1, 1_001, 2));
 }

@@ -24,7 +24,8 @@ const DELIVERIES_MAX: usize = 32;
 /// fewer workers than this.
 const LATE_LOCKS_MAX: usize = 1024;
 
-/// See [`Background::deliver_after_or_drop`].
+/// While many deliveries continue in tasks, a caller waits only its wait divided by this: see
+/// [`Background::deliver_after_or_drop`].
 const CROWDED_WAIT_DIVISOR: u32 = 10;
 
 #[derive(Debug)]
@@ -81,9 +82,9 @@ impl Background {
     }
 
     /// Like [`Background::run_after_or_drop`], for deliveries to other partitions. At most
-    /// [`DELIVERIES_MAX`] of them continue in tasks. While more than half as many do, some partition hangs,
-    /// and the caller waits only a tenth of `wait` before the delivery continues in a task. If it cannot,
-    /// because there are too many tasks, the caller waits for the rest of `wait`.
+    /// [`DELIVERIES_MAX`] deliveries continue in tasks. While more than half of this number do, some
+    /// partition probably hangs. The caller then waits only a tenth of `wait` before its delivery
+    /// continues in a task. If there are too many tasks, the caller waits for the rest of `wait` instead.
     pub(crate) async fn deliver_after_or_drop(
         &self,
         wait: Duration,
@@ -102,7 +103,7 @@ impl Background {
                 self.spawn(delivery, permits);
                 true
             }
-            // It cannot continue in a task, so it gets the whole wait.
+            // The delivery cannot continue in a task, so it gets the whole wait.
             None => tokio::time::timeout(wait - first_wait, delivery).await.is_ok(),
         }
     }
@@ -125,8 +126,7 @@ impl Background {
         true
     }
 
-    /// Runs the work in a task, which has these permits until it ends.
-    /// The number of tasks, and of those that finish late locks.
+    /// The number of background tasks, and the number of tasks that finish late locks.
     pub(crate) fn memory_sizes(&self) -> [MemorySize; 2] {
         let (tasks, late_locks) =
             (self.permits.available_permits(), self.late_lock_permits.available_permits());
@@ -136,6 +136,7 @@ impl Background {
         ]
     }
 
+    /// Runs the work in a task, which has these permits until it ends.
     fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_comes_while_others_wait_for_the_end_is_not_dropped() {
+    async fn wait_until_idle_also_waits_for_work_that_begins_meanwhile() {
         let (background, done) = (Arc::new(Background::default()), Arc::new(AtomicUsize::new(0)));
         let late_lock = || {
             let done = Arc::clone(&done);

@@ -1,10 +1,10 @@
 //! `HybridClock` tells the service's time and issues stamps.
 //!
-//! The time is the time of the service: a steady clock of this process plus an offset that
-//! `offset` estimates from the `Date` headers of responses. So two machines whose clocks differ by
-//! a minute agree to about two seconds on when a lock ends. All providers of a process share
-//! the steady clock. It begins with the time of the machine's wall clock. A later step of the wall
-//! clock, forwards or backwards, changes nothing.
+//! The time is the time of the service: a steady clock of this process plus an offset, which the
+//! module `offset` estimates from the `Date` headers of responses. So two machines whose clocks
+//! differ by a minute agree to about two seconds on when a lock ends. All providers of a process
+//! share the steady clock. It begins with the time of the machine's wall clock. A later step of the
+//! wall clock, forwards or backwards, changes nothing.
 //!
 //! Without `Date` headers (on the embedded engine, which only one machine uses) the wall clock
 //! is followed forwards. Otherwise, after the machine has slept, its timers would be late by the
@@ -215,7 +215,8 @@ mod tests {
             clock.step_wall_clock(step_ms);
             assert!(clock.now_ms().abs_diff(now_ms) <= 2_000);
             assert!(clock.stamp() > stamp && clock.stamp().ms().abs_diff(now_ms) <= 2_000);
-            // Until the next date, a timer of the runtime is not early; then it is right.
+            // Before the next date, a timer of the runtime may fire late, but not early. After that date
+            // it fires in time.
             assert!(clock.offset_ms() + step_ms >= -2_000);
             clock.observe_date(now_ms / 1000, Duration::from_secs(1));
             assert!((clock.offset_ms() + step_ms).abs() <= 4_000, "the runtime's timers are converted");

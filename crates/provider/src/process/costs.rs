@@ -73,7 +73,6 @@ impl Costs {
         TakenCharge { costs: self, instance, charge: found.unwrap_or_default(), is_sent: false }
     }
 
-    /// The instances in the table.
     /// The number of instances with charges.
     pub(crate) fn memory_size(&self) -> MemorySize {
         let generations = lock(&self.generations);
@@ -81,6 +80,7 @@ impl Costs {
         MemorySize::kept("charges of instances", count, 2 * GENERATION_MAX)
     }
 
+    /// The instances in the table.
     #[cfg(test)]
     pub(crate) fn instances(&self) -> Vec<String> {
         let generations = lock(&self.generations);
@@ -103,7 +103,7 @@ impl TakenCharge<'_> {
         self.charge
     }
 
-    /// The first request with these charges is sent now.
+    /// Records that the first request with these charges is sent now. From now on they may be stored.
     pub(crate) fn mark_sent(&mut self) {
         self.is_sent = true;
     }

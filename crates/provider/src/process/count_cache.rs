@@ -7,7 +7,7 @@
 //! budget grows by [`EARNED_RU_PER_SECOND`]. While the budget is below zero, the cached count is
 //! returned, whatever its age. So an occasional caller sees its own writes at once, and the cost is
 //! bounded. A caller that asks all the time, or on a container with millions of instances, may get
-//! an old count. That count is about as old as the time in which the budget earns the price of one
+//! an old count. Its age is at most about the time that the budget needs to earn the price of one
 //! count. One count of each kind runs at a time. Other callers wait for it and share its result while
 //! it is valid.
 

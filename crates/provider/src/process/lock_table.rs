@@ -139,8 +139,8 @@ impl<T> LockTable<T> {
         lock(&self.ended).iter().rev().any(|ended| ended == nonce)
     }
 
-    /// The number of locks, and of those that have ended, under these names. A worker may still run a
-    /// cancelled activity: it finds out when it renews the lock.
+    /// The number of locks, and of those for which `is_ended` is true, under these two names. A lock that
+    /// an operation uses at this moment has not ended.
     pub(crate) fn memory_sizes(
         &self,
         [all, ended]: [&'static str; 2],

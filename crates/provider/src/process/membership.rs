@@ -82,7 +82,7 @@ pub(crate) fn alive(heartbeats: Vec<Heartbeat>) -> Vec<Member> {
 }
 
 /// How many slices each of these processes owns for orchestrations, by id. The processes are live
-/// and sorted by id. Processes compute the same numbers in their views.
+/// and sorted by id. Every process computes the same numbers from these members.
 pub(crate) fn slices_by_process(space: &KeySpace, members: &[Member]) -> BTreeMap<String, usize> {
     let slices = slices::Slices::cut(space, members.len());
     let serving = members.iter().filter(|member| member.roles.fetches_orchestrations);

@@ -34,7 +34,7 @@ use crate::process::clock::HybridClock;
 use crate::process::congestion::Congestion;
 use crate::process::costs::Costs;
 
-/// The name of requests outside of any call.
+/// The name under which requests outside of any call are counted.
 const OTHER: &str = "other";
 
 tokio::task_local! {
@@ -76,8 +76,8 @@ struct Call {
     committed_instance: OnceLock<String>,
 }
 
-/// Whether a method of duroxide's provider traits does the work of instances. The other methods
-/// serve clients and tools. Any program may call them at any time.
+/// Whether the requests of a method are part of what their instances cost. The requests of the
+/// other methods are not, because clients and tools may call these methods at any time.
 fn is_work(method: &str) -> bool {
     const WORK: [&str; 5] = ["fetch_", "ack_", "renew_", "abandon_", "enqueue_"];
     WORK.iter().any(|prefix| method.starts_with(prefix))

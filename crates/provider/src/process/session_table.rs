@@ -1,6 +1,6 @@
-//! The session table: the sessions of activities (duroxide's, not session tokens) that workers of this
-//! process own, by owner. Renewals use the table, so that only the first renewal of an owner has to
-//! query for its sessions.
+//! The session table: the activity sessions that workers of this process own, by owner. These are
+//! duroxide's sessions; the service's session tokens are something else. Renewals use the table, so
+//! that only the first renewal of an owner has to query for its sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -27,8 +27,9 @@ pub(crate) struct SessionTable {
 /// The sessions of one owner that this process knows.
 #[derive(Debug, Default)]
 struct OwnerSessions {
-    /// Each session has the number of its last insertion.
+    /// The names of the sessions, each with the number of its last insertion.
     names: HashMap<String, u64>,
+    /// Counts all insertions.
     insertions: u64,
     /// Whether sessions from before this process started are included.
     is_complete: bool,
@@ -47,7 +48,7 @@ impl SessionTable {
 
     /// Whether a worker is known to own the session.
     pub(crate) fn owns(&self, owner: &str, session: &str) -> bool {
-        self.number(owner, session).is_some()
+        self.insertion_number(owner, session).is_some()
     }
 
     pub(crate) fn insert(&self, owner: &str, session: &str) {
@@ -55,11 +56,11 @@ impl SessionTable {
     }
 
     /// The number of the last insertion of a session; `None` if the worker is not known to own it.
-    pub(crate) fn number(&self, owner: &str, session: &str) -> Option<u64> {
+    pub(crate) fn insertion_number(&self, owner: &str, session: &str) -> Option<u64> {
         lock(&self.owners).get(owner)?.names.get(session).copied()
     }
 
-    /// Removes a session, unless it was inserted again since it had this number.
+    /// Removes a session if this is still the number of its last insertion.
     pub(crate) fn remove_numbered(&self, owner: &str, session: &str, number: Option<u64>) {
         if let Some(owned) = lock(&self.owners).get_mut(owner)
             && owned.names.get(session).copied() == number
@@ -74,8 +75,8 @@ impl SessionTable {
         }
     }
 
-    /// The number of sessions that workers of this process own. Each has a document, whose lock this
-    /// process renews, so there are no more than the workers have claimed.
+    /// The number of sessions that workers of this process own. The table has no limit of its own:
+    /// the runtime limits how many sessions its workers claim.
     pub(crate) fn memory_size(&self) -> MemorySize {
         let count = lock(&self.owners).values().map(|owned| owned.names.len()).sum();
         MemorySize::of_work("sessions of own workers", count, usize::MAX)

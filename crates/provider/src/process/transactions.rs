@@ -17,9 +17,9 @@ use crate::sync::lock;
 /// when the preview of transactions was just switched on.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
-/// How long no transaction is tried after one was throttled, or has failed again and again:
-/// twice as long each time, up to [`PAUSE_MAX`]. Meanwhile turns are committed as batches, and the
-/// throttling of batches is handled as usual.
+/// The first pause after a throttled transaction, or after a turn whose transactions failed again and
+/// again. Each further pause is twice as long, up to [`PAUSE_MAX`]. During a pause turns are committed
+/// as batches, and the throttling of batches is handled as usual.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 
 /// The longest pause after throttled or failed transactions. If no transaction is throttled or fails

@@ -3,8 +3,8 @@
 //! two. A container of the published crate would look empty to a provider, and a workflow
 //! that both crates start would run twice.
 //!
-//! The check costs at most one query by indexed members, which goes to every physical partition, and
-//! only for a container that exists.
+//! The check costs at most one query, by indexed members. The query goes to every physical partition.
+//! A container that is missing, and is created, is not checked.
 
 use perihelion_client::{Container, ContainerProperties, Query};
 

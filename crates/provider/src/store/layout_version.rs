@@ -15,7 +15,7 @@
 //! |---|---|
 //! | 1 | drop unknown members, set aside messages that they cannot read, and do not check the version |
 //! | 2 | keep unknown members, leave messages that they cannot read in their place, and check the version |
-//! | 3 | also know the list of consumed completions in a state (`State::undeleted`) |
+//! | 3 | do the same as version 2, and know the list of consumed completions in a state (`State::undeleted`) |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -16,8 +16,9 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(20);
 /// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Repeats `attempt` after transient failures. Returns its first other outcome, or the last
-/// transient failure when the next wait might pass `until`. There is always one attempt.
+/// Repeats `attempt` after transient failures. Returns the first outcome that is not a transient
+/// failure, or the last transient failure when the next wait might pass `until`. There is always one
+/// attempt.
 pub(crate) async fn retry_until<T, F>(until: Instant, attempt: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,

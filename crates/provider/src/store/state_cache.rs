@@ -98,7 +98,7 @@ impl StateCache {
         lock(&self.lru).remove(instance);
     }
 
-    /// The bytes of all snapshots, estimated, and the most bytes.
+    /// The estimated bytes of all snapshots, and the limit of these bytes.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (lock(&self.lru).bytes, CACHE_BYTES_MAX)
     }

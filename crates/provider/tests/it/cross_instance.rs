@@ -109,7 +109,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(&self, operation: &str) -> u64 {
+    fn requests_of(&self, operation: &str) -> u64 {
         self.requests.get(operation).copied().unwrap_or(0)
     }
 
@@ -139,7 +139,7 @@ async fn cost_of_parent(cross_instance: CrossInstance, children: usize) -> Cost 
     Cost { requests: requests.filter(|(_, count)| *count > 0).collect(), request_units: counts.request_units }
 }
 
-/// The table of `docs/transactions.md`: `--nocapture` prints it.
+/// Prints the table of `docs/provider.md`, with `--nocapture`.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_spends_no_request_on_delivery_or_on_the_outbox() {
     println!(
@@ -153,24 +153,40 @@ async fn a_transaction_spends_no_request_on_delivery_or_on_the_outbox() {
         ];
         for (name, cost) in [("the outbox", &outbox), ("a transaction", &transaction)] {
             // One create is the start by the client.
-            let (commits, creates) = (cost.of("batch") + cost.of("transaction"), cost.of("create_item") - 1);
+            let (commits, creates) = (
+                cost.requests_of("batch") + cost.requests_of("transaction"),
+                cost.requests_of("create_item") - 1,
+            );
             println!(
                 "| {children} | {name} | {commits} | {creates} | {} | {} | {:.0} |",
-                cost.of("delete_item"),
+                cost.requests_of("delete_item"),
                 cost.total(),
                 cost.request_units
             );
         }
         let messages = 2 * children as u64;
-        assert_eq!(outbox.of("transaction"), 0, "{outbox:?}");
-        assert_eq!(outbox.of("create_item"), 1 + messages, "one delivery for each message: {outbox:?}");
-        assert_eq!(outbox.of("delete_item"), 1 + children as u64, "one outbox for each sender: {outbox:?}");
+        assert_eq!(outbox.requests_of("transaction"), 0, "{outbox:?}");
+        assert_eq!(
+            outbox.requests_of("create_item"),
+            1 + messages,
+            "one delivery for each message: {outbox:?}"
+        );
+        assert_eq!(
+            outbox.requests_of("delete_item"),
+            1 + children as u64,
+            "one outbox for each sender: {outbox:?}"
+        );
         // The parent's first turn and each child's turn.
-        assert_eq!(transaction.of("transaction"), 1 + children as u64, "{transaction:?}");
-        assert_eq!(transaction.of("create_item"), 1, "only the start by the client: {transaction:?}");
-        assert_eq!(transaction.of("delete_item"), 0, "{transaction:?}");
+        assert_eq!(transaction.requests_of("transaction"), 1 + children as u64, "{transaction:?}");
+        assert_eq!(
+            transaction.requests_of("create_item"),
+            1,
+            "only the start by the client: {transaction:?}"
+        );
+        assert_eq!(transaction.requests_of("delete_item"), 0, "{transaction:?}");
         // The parent takes the results in one turn or in a few.
-        let rest = transaction.total() - transaction.of("transaction") - transaction.of("batch");
+        let rest =
+            transaction.total() - transaction.requests_of("transaction") - transaction.requests_of("batch");
         assert_eq!(rest, 1, "nothing but commits and the start: {transaction:?}");
         assert!(transaction.request_units < outbox.request_units, "{transaction:?} {outbox:?}");
     }
@@ -185,7 +201,7 @@ async fn the_engine_in_this_process_uses_transactions_and_an_account_does_not() 
     let metrics = embedded.provider.metrics();
     assert_eq!(metrics.messages_delivered, 6);
     let ack = &metrics.methods["ack_orchestration_item"];
-    assert_eq!(ack.requests, ack.calls, "each turn is its commit, and no delivery");
+    assert_eq!(ack.requests, ack.calls, "a turn sends one request, its commit, and no delivery");
     embedded.stop().await;
 
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

@@ -23,8 +23,8 @@ const RUNS: usize = 6;
 /// The time limit of one fan-out.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The most locks of one run that may be refused. A late answer may bring an activity back after its
-/// completion, and then the lock of that activity is refused.
+/// The most locks of one run that may be refused. A late answer, of a poll or of the
+/// commit, may show an activity that has been completed meanwhile. Its lock is then refused.
 const REFUSED_MAX: u64 = 3;
 
 async fn fan_out(context: OrchestrationContext, _: String) -> Result<String, String> {

@@ -30,6 +30,7 @@ async fn run_case_with(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     server.stop().await;
 }
 
+/// Makes a test of each case. `$verdict` and `$words` are about the published crate and are not used.
 macro_rules! tests {
     ($($module:ident :: $case:ident : $verdict:ident $words:literal,)+) => {
         $(

@@ -33,6 +33,7 @@ async fn provider(server: &TestServer) -> CosmosDBProvider {
     builder.with_reconciler(RARELY, RARELY).open().await.unwrap()
 }
 
+/// The start of an instance, as a child if there is a parent.
 pub(super) fn start(instance: &str, parent: Option<&str>) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.into(),
@@ -46,6 +47,7 @@ pub(super) fn start(instance: &str, parent: Option<&str>) -> WorkItem {
     }
 }
 
+/// An activity of an instance, in the first execution.
 pub(super) fn work(instance: &str, id: u64) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: instance.into(),
@@ -58,6 +60,7 @@ pub(super) fn work(instance: &str, id: u64) -> WorkItem {
     }
 }
 
+/// An event of the history of an instance, in the first execution.
 pub(super) fn event(instance: &str, id: u64) -> Event {
     let kind = EventKind::ExternalEvent { name: "paid".into(), data: String::new() };
     Event::with_event_id(id, instance, 1, None, kind)
@@ -78,9 +81,9 @@ pub(super) fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
 async fn smallest_workflow(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, None), None).await.unwrap();
     let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
-    let (begun, works) = (vec![event(instance, 1)], vec![work(instance, 2)]);
+    let (begun, activities) = (vec![event(instance, 1)], vec![work(instance, 2)]);
     let running = metadata("Order", None);
-    provider.ack_orchestration_item(&token, 1, begun, works, vec![], running, vec![]).await.unwrap();
+    provider.ack_orchestration_item(&token, 1, begun, activities, vec![], running, vec![]).await.unwrap();
     let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
     let (_, activity, _) = fetched.expect("the activity");
     provider.read(instance).await.unwrap();

@@ -23,12 +23,12 @@ const POLL_ONCE: Duration = Duration::ZERO;
 /// The time after which a process that has begun to fetch sends only regular requests.
 const SETTLING_TIME: Duration = Duration::from_secs(3);
 
-/// Numbers of messages or instances: a short queue and a long one.
+/// Numbers of messages, instances or activities: a short queue and a long one.
 const FEW: usize = 64;
 const MANY: usize = 1000;
 
-/// The most requests in a minute when many instances cannot run here: the requests of an
-/// idle process, one read of a parked instance every ten seconds, and polls that page over
+/// The most requests in a minute of a process that cannot run many of the instances: the requests of
+/// an idle process, one read of a parked instance every ten seconds, and polls that page over
 /// the parked instances.
 const PARKED_REQUESTS_MAX: u64 = 120;
 
@@ -100,8 +100,7 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
 }
 
 /// A process reads the rows of parked instances again every half minute, which takes several polls.
-/// The new work of each round comes 31 seconds after that of the round before, so that it meets the
-/// half minute at different moments.
+/// New work comes every 31 seconds, so in each round it comes at another moment of the half minute.
 #[tokio::test(start_paused = true)]
 async fn new_work_does_not_wait_until_parked_instances_are_read_again() {
     let account = Account::open(AccountKind::Embedded).await;
@@ -177,7 +176,7 @@ async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
     assert!(counts.requests <= 10, "{counts:?}");
 }
 
-/// When its workers have as many sessions as allowed, duroxide fetches without sessions
+/// When the workers of a process have as many sessions as allowed, duroxide fetches without sessions
 /// and with a timeout of 30 seconds. The fetch must return early, so that duroxide notices when a
 /// session ends.
 #[tokio::test(start_paused = true)]
@@ -205,12 +204,15 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
 async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     let account = Account::open(AccountKind::Embedded).await;
     let provider = account.provider("for-ever", ShortPolls::ReturnAtOnce).await;
-    let (turns, works) = (Arc::clone(&provider), Arc::clone(&provider));
+    let (turn_provider, work_provider) = (Arc::clone(&provider), Arc::clone(&provider));
     let turn = tokio::spawn(async move {
-        turns.fetch_orchestration_item(Duration::MAX, Duration::MAX, None).await.unwrap()
+        turn_provider.fetch_orchestration_item(Duration::MAX, Duration::MAX, None).await.unwrap()
     });
     let work = tokio::spawn(async move {
-        works.fetch_work_item(Duration::MAX, Duration::MAX, None, &TagFilter::default()).await.unwrap()
+        work_provider
+            .fetch_work_item(Duration::MAX, Duration::MAX, None, &TagFilter::default())
+            .await
+            .unwrap()
     });
     tokio::time::sleep(SETTLING_TIME).await;
     provider.enqueue_for_orchestrator(start("at-last"), None).await.unwrap();

@@ -5,8 +5,9 @@
 //! How a gap is measured: every few milliseconds the parent asks the server which jobs
 //! are completed. A gap is the time between two answers with new completions. A busy
 //! machine delays all processes, including the parent. Therefore the same loop measures
-//! the parent's longest delay, and the limit is raised by six times that delay, because
-//! six requests follow each other. On a quiet machine that is a tenth of a second.
+//! the parent's longest delay, and the limit is raised by six times that delay: up to
+//! six requests in a row lead to a completion, and each may be delayed. On a quiet machine six times
+//! the delay is a tenth of a second.
 
 mod child;
 mod fleet;
@@ -73,11 +74,12 @@ async fn processes_with_different_dispatchers_and_tagged_workers_join_and_leave(
     fleet.start_child(Role { orchestrators: 1, workers: 4, tag: None }).await;
     println!("{:?}", load.await);
     fleet.shut_down_child(tagged).await;
+    // The second activity of each job, `/b`, needs the tag.
     let before = fleet.activity_log().runs_of(tagged);
     assert!(!before.is_empty() && before.iter().all(|run| run.ends_with("/b")), "{before:?}");
 
     let load = fleet.run_jobs("gpu", 20..30, PACE);
-    // The second steps wait for a worker of their tag.
+    // The second activities wait for a worker of their tag.
     fleet.activity_log().wait_for_start("gpu-00029/a").await;
     let next = fleet.start_child(Role { orchestrators: 0, workers: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
@@ -135,6 +137,7 @@ async fn idle_processes_send_few_requests() {
         per_second
     });
     for ((partitions, processes), per_second) in sizes.into_iter().zip(join_all(measured).await) {
+        // The figures of *Idling* in `docs/provider.md`.
         let limit = 0.6 * f64::from(partitions) + 0.3 * f64::from(processes);
         println!(
             "{partitions} partitions, {processes} processes: {per_second:.2} requests/s, limit {limit:.1}"

@@ -1,7 +1,7 @@
 //! The samples of `examples/samples`, each on the engine in this process and on our server
 //! with four physical partitions. A sample checks its own result. The examples `samples`,
-//! `order` and `metrics` also run as programs, as the README and the page of the provider
-//! say.
+//! `order` and `metrics` also run as programs, in the way that README.md and
+//! docs/provider.md describe.
 
 use perihelion_server::{EMULATOR_KEY, ServerOptions};
 use perihelion_testkit::provider::{Account, AccountKind, ShortPolls};
@@ -11,7 +11,8 @@ use perihelion_testkit::{ScratchDirectory, TestServer, examples, named_tests, re
 #[path = "../../examples/samples/all.rs"]
 mod all;
 
-/// The variable with which the examples use another account.
+/// The environment variable that names the account for the examples. Without it they use the
+/// engine in their own process.
 const CONNECTION_STRING: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
 /// A module for each sample, with its tests.
@@ -45,7 +46,7 @@ async fn passes(name: &str, kind: AccountKind) {
 }
 
 #[test]
-fn the_readme_and_the_page_of_the_provider_list_every_sample() {
+fn the_readme_and_the_provider_documentation_list_every_sample() {
     let page = repository::read("docs/provider.md");
     let (_, section) = page.split_once("\n## Samples\n").expect("the page has the section");
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -71,7 +72,8 @@ fn run(example: &str, arguments: &[&str]) -> (Option<i32>, String) {
     (finished.status.code(), String::from_utf8_lossy(&printed).into_owned())
 }
 
-/// One test, because each test is a process of its own and asks cargo for the programs.
+/// This is one test and not three: each test may be a process of its own, and each such process
+/// asks cargo to build the examples.
 #[test]
 fn the_examples_of_the_readme_run_as_programs() {
     let (code, list) = run("samples", &[]);
@@ -90,8 +92,8 @@ fn the_examples_of_the_readme_run_as_programs() {
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("per workflow:"), "{printed}");
 
-    // The second run finds the order completed, and charges nothing. It once printed four warnings:
-    // its process took the start of an instance that exists.
+    // The second run finds the order completed, and charges nothing. In an older version it printed
+    // four warnings, because it fetched the start message of an instance that already exists.
     let directory = ScratchDirectory::new();
     let data = directory.join("data");
     for is_charged in [true, false] {
@@ -104,7 +106,7 @@ fn the_examples_of_the_readme_run_as_programs() {
     }
 }
 
-/// The account keeps no database of a sample.
+/// The sample deletes its database when it ends, so the account has no databases afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sample_runs_on_the_account_in_the_environment_variable() {
     let server = TestServer::on_socket(ServerOptions::default()).await;

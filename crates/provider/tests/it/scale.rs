@@ -20,11 +20,11 @@ use crate::polling::start;
 /// with a longer delay, so some workflows take a minute.
 const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// The time limit of twenty workflows of two processes with different registries. Before the mend, none
-/// of them had completed after 75 seconds.
+/// The time limit of twenty workflows of two processes with different registries. In an older version of
+/// the provider, none of them had completed after 75 seconds.
 const ALL_COMPLETED_WITHIN: Duration = Duration::from_secs(75);
 
-/// The most polls of both processes meanwhile: ten a second.
+/// The most polls of both processes in that time: ten a second.
 const POLLS_MAX: u64 = 750;
 
 /// The time limit of a shutdown, in milliseconds.
@@ -60,12 +60,13 @@ async fn completed(client: &Client, instance: &str) -> String {
     }
 }
 
-/// A rolling deployment: each process lacks what only the other one has registered. Ten orchestrations
-/// and ten activities once were given back and taken again by the wrong process until they were
-/// poisoned.
+/// A rolling deployment: each process has registered something that the other one lacks. In an older
+/// version the wrong process gave back ten orchestrations and ten activities and took them again,
+/// until they were poisoned.
 #[tokio::test(start_paused = true)]
 async fn processes_with_different_registries_complete_each_others_work() {
-    const EACH: usize = 10;
+    /// The number of instances of each orchestration.
+    const INSTANCES_OF_EACH: usize = 10;
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let open = async || {
         let builder = CosmosDBProvider::builder().with_client(server.client().await);
@@ -77,15 +78,15 @@ async fn processes_with_different_registries_complete_each_others_work() {
     // also runs the orchestration `New` with its activity.
     let runtimes =
         [process(&old, &["Old"], &[]).await, process(&new, &["New"], &["OldActivity", "NewActivity"]).await];
-    // Each process starts instances that the other one must go on with.
+    // Each process starts instances whose orchestration only the other one can run.
     let clients = [Client::new(Arc::clone(&old)), Client::new(Arc::clone(&new))];
     let polls = || providers.iter().map(|provider| provider.metrics().polls).sum::<u64>();
     let (begun, polls_before) = (tokio::time::Instant::now(), polls());
-    for number in 0..EACH {
+    for number in 0..INSTANCES_OF_EACH {
         clients[0].start_orchestration(&format!("new-{number}"), "New", "x").await.unwrap();
         clients[1].start_orchestration(&format!("old-{number}"), "Old", "x").await.unwrap();
     }
-    for number in 0..EACH {
+    for number in 0..INSTANCES_OF_EACH {
         for kind in ["new", "old"] {
             assert_eq!(completed(&clients[0], &format!("{kind}-{number}")).await, "did x");
         }
@@ -110,8 +111,8 @@ fn activity(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// Activities with a tag that no worker of this process takes do not keep its workers from their
-/// own activities.
+/// There are many activities with a tag that no worker of this process takes. A fetch still returns
+/// the activity without a tag.
 #[tokio::test]
 async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
     let account = Account::open(AccountKind::Embedded).await;
@@ -178,7 +179,8 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
     for number in 0..20 {
         client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
     }
-    // About five of the twenty are in the slow partition.
+    // About five of the twenty are in the slow partition. So about fifteen can complete; the test
+    // waits for twelve.
     let count_completed = async || {
         let mut completed = 0;
         for number in 0..20 {
@@ -205,9 +207,17 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
 /// fails because of it.
 #[tokio::test(start_paused = true)]
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
-    // Status, sub-status, refused operation: the region does not take writes; it does not know the
-    // account; it has not applied the writes of the session yet; the key is refused.
-    let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
+    // Status, sub-status, refused operation.
+    let outages = [
+        // The region does not take writes.
+        (403, 3, "batch"),
+        // The region does not know the account.
+        (403, 1008, "batch"),
+        // The region has not applied the writes of the session yet.
+        (404, 1002, "read_item"),
+        // The key is refused.
+        (401, 0, "batch"),
+    ];
     futures_util::future::join_all(outages.map(outlast)).await;
 }
 

@@ -127,7 +127,7 @@ impl Process {
         let handle = runtime.handle().clone();
         let (kill, killed) = oneshot::channel();
         let thread = std::thread::spawn(move || {
-            // An error means that the sender was dropped, which kills as well.
+            // Nothing is ever sent: `killed` ends with an error when `kill` drops the sender.
             let _ = runtime.block_on(killed);
             runtime.shutdown_background();
         });
@@ -212,7 +212,7 @@ async fn output(client: &Client) -> String {
 
 /// Histories have one completion for each scheduled step, and all queues are empty.
 async fn assert_one_completion_for_each(provider: &Arc<dyn Provider>) {
-    let admin = provider.as_management_capability().expect("the provider manages");
+    let admin = provider.as_management_capability().expect("management is supported");
     assert_eq!(admin.list_executions(ORDER).await.unwrap(), [1, 2]);
     let mut instances = admin.list_instances_by_status("Completed").await.unwrap();
     instances.sort();

@@ -251,8 +251,8 @@ impl<'q> Binder<'q> {
     }
 
     /// Binds RegexMatch. A constant pattern that our regex engine does not support is refused,
-    /// because it would silently match nothing. So is a statement with too many constant patterns,
-    /// with one error for all of them.
+    /// because it would silently match nothing. If the statement has too many constant patterns, one
+    /// error is reported for all of them.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
         let modifiers = match arguments.get(2) {
             Some(Node::Constant(Some(Value::String(modifiers)))) => modifiers,

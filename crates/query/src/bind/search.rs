@@ -10,16 +10,16 @@ use crate::functions::Function;
 use crate::node::{Node, OrderNode, Step};
 use crate::parameters::DistanceFunction;
 
-/// The functions by whose values ORDER BY sorts without an index. `_VectorScore` and
+/// The functions on vectors and texts that can be keys of ORDER BY. `_VectorScore` and
 /// `_FullTextScore` occur only in statements of query plans (`plan::hybrid`).
 const SCORES: [&str; 3] = [VECTOR_DISTANCE, "_VectorScore", "_FullTextScore"];
 
 pub(super) const VECTOR_DISTANCE: &str = "VectorDistance";
 
-/// The code of the error for an order by a vector whose distance function is not known.
+/// The code of the error for ORDER BY VectorDistance when the distance function is not known.
 const UNKNOWN_DISTANCE: &str = "UnknownDistance";
 
-/// Whether a key of ORDER BY is a distance or a score. A client cannot continue such a query in
+/// Whether a key of ORDER BY is a distance of vectors or a score. A client cannot continue such a query in
 /// the middle, so a partition returns all its rows at once.
 pub(crate) fn sorts_by_score(order_by: &OrderBy) -> bool {
     order_by.items.iter().any(|item| SCORES.iter().any(|name| is_call(&item.expr, name)))
@@ -96,7 +96,8 @@ impl<'q> Binder<'q> {
         if !may_name_direction {
             self.check_distance_is_known(&item.expr);
         }
-        // A path to a computed property is bound to its expression.
+        // A path to a computed property was bound to the expression of the property. `is_sortable` may
+        // refuse that expression, but ORDER BY accepts it.
         let is_path = matches!(item.expr.kind, ExprKind::Member(..) | ExprKind::Index(..));
         let may_be_computed = is_path && !self.computed.is_empty();
         if (is_constant || !is_sortable(&node)) && !may_be_computed {
@@ -106,9 +107,9 @@ impl<'q> Binder<'q> {
         OrderNode { node, direction: item.direction.unwrap_or(best_first) }
     }
 
-    /// Refuses an order by a distance whose function may be in a policy that is not known here.
-    /// Only a client plans without the policy. After this error the client asks the service for
-    /// the plan, so the error has no code of the service.
+    /// Refuses ORDER BY VectorDistance if the distance function may be in a part of the container's
+    /// policy that is not known here. This happens only in a client that makes the plan itself. After
+    /// this error the client asks the service for the plan. So the code of the error is our own.
     fn check_distance_is_known(&mut self, distance: &'q Expr) {
         let ExprKind::Call { arguments, .. } = &distance.kind else { return };
         if !self.parameters.may_lack_embeddings() {

@@ -19,8 +19,8 @@ use crate::order::{canonical_key, compare_order};
 /// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
-/// A callback for each row and its place: the elements of [`JoinWalk`]. It returns `false` to
-/// end the walk at this row.
+/// A callback for each row and its place (see [`JoinWalk`]). It returns `false` to end the walk at
+/// this row.
 type VisitPlace<'v> = dyn FnMut(&Frame<'_>, &[u32]) -> Evaluated<bool> + 'v;
 
 /// Calls `visit` for every row of FROM that passes WHERE. Returns `false` if `visit`
@@ -46,8 +46,9 @@ pub(crate) fn each_row_from(
     join(&select.sources, select.filter.as_ref(), frame, context, walk, visit)
 }
 
-/// Where the rows of FROM are visited: the number of the element to which each array or
-/// subquery of FROM is bound, outermost first.
+/// A walk over the rows of FROM, and the place that it has reached. The place of a row has one number
+/// for each array or subquery of FROM, outermost first: the index of the element that is bound in
+/// this row.
 #[derive(Debug, Default)]
 pub(crate) struct JoinWalk {
     /// The elements that are bound now.

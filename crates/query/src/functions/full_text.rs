@@ -69,14 +69,14 @@ fn score(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let documents = documents.as_f64();
     let words = words(text, context)?;
     let length_mean = (word_total.as_f64() / documents.max(1.0)).max(f64::MIN_POSITIVE);
-    let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * words.len() as f64 / length_mean;
+    let length_factor = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * words.len() as f64 / length_mean;
     let mut total = 0.0;
     for (index, keyword) in keywords.iter().enumerate() {
         let Some(keyword) = Keyword::parse(keyword, context)? else { return Ok(None) };
         let frequency = keyword.count_in(&words, usize::MAX, context)? as f64;
         let hits = hit_count(hits.get(index)).min(documents);
         total += rarity(documents, hits) * frequency * (FREQUENCY_WEIGHT + 1.0)
-            / (frequency + FREQUENCY_WEIGHT * length);
+            / (frequency + FREQUENCY_WEIGHT * length_factor);
     }
     Ok(Some(Value::Number(computed_number(total))))
 }

@@ -135,8 +135,8 @@ fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
 }
 
-/// NumberBin: the multiple of the size at or below the number, at or above it for a negative
-/// size. Undefined for the size 0.
+/// NumberBin: the nearest multiple of the size that is not above the number. For a negative size:
+/// the nearest multiple that is not below the number. Undefined for the size 0.
 fn number_bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let size = if arguments.len() > 1 { number(arguments, 1) } else { Some(Number::Int(1)) };
     match (number(arguments, 0), size.map(Number::as_f64)) {

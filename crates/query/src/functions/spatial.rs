@@ -60,7 +60,7 @@ fn parsed(
     Ok(Some(Geometry::parse(value, kind_of(arguments))))
 }
 
-/// The number of values in a JSON value: itself, its elements and members, and theirs.
+/// The number of values in a JSON value at all depths, itself included.
 fn values_in(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(values_in).sum::<u64>(),

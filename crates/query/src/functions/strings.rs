@@ -171,7 +171,8 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(whole.replace(from, to))
 }
 
-/// REPLICATE. A fraction of the count is dropped, unlike in LEFT, RIGHT and SUBSTRING.
+/// REPLICATE. A fraction of the count is dropped. In LEFT, RIGHT and SUBSTRING a number with a fraction
+/// makes the result undefined.
 fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(part), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let Ok(count) = usize::try_from(count) else { return Ok(None) };

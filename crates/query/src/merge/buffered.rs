@@ -138,7 +138,8 @@ impl BufferKind {
     }
 
     /// Drops rows that cannot be in the result: rows without a value, and, when there
-    /// are twice as many rows as needed, the last ones in the sort order.
+    /// are twice as many rows as needed, the last ones in the sort order. An error if too
+    /// many rows are left.
     fn prune(&self, rows: &mut Vec<MergeRow>) -> Result<(), MergeError> {
         let BufferKind::Sorted { directions, rows_needed } = self else { return Ok(()) };
         rows.retain(|row| row.output.is_some());

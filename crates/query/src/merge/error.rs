@@ -43,7 +43,7 @@ impl std::fmt::Display for MergeError {
         match self {
             MergeError::InvalidPlan(what) => write!(f, "the query plan cannot be read: {what}"),
             MergeError::Unsupported(what) => {
-                write!(f, "the query needs {what}, which cannot be merged across partitions here")
+                write!(f, "the query needs {what}, which the client cannot merge across partitions")
             }
             MergeError::InvalidToken(what) => write!(f, "the continuation token cannot be used: {what}"),
             MergeError::TokenOfAnotherQuery => {
@@ -57,7 +57,7 @@ impl std::fmt::Display for MergeError {
             }
             MergeError::UnknownFetch => f.write_str("a page was reported for a fetch that is not in flight"),
             MergeError::RangesDoNotCover { min, max } => {
-                write!(f, "no partition key ranges cover [{min}, {max}); refresh the list of ranges")
+                write!(f, "the partition key ranges do not cover [{min}, {max}); refresh the list of ranges")
             }
             MergeError::GoneTooOften { min, max } => {
                 write!(f, "the partition key range of [{min}, {max}) is gone on every attempt")

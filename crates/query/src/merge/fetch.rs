@@ -13,8 +13,8 @@ use super::{Fetch, FetchId, Merge, MergeError, Mode, rows};
 const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 /// The fewest rows to request per fetch of a buffered query. Such a query needs all
-/// rows before it returns the first, so small pages for the caller need not cause many
-/// requests. A page of the service has this many rows by default.
+/// rows before it returns the first, so it fetches large pages even if the caller wants
+/// small ones. A page of the service has this many rows by default.
 const BUFFERED_PAGE_ROWS_MIN: usize = 1000;
 
 /// How often a range and its parents together may be reported gone before the merge
@@ -76,8 +76,8 @@ impl Merge {
 
     /// Reports the page of a fetch. A page without a continuation is the last page
     /// of the range. When the rows are refused, [`Merge::next_fetches`] returns the fetch
-    /// again. But two kinds of merges also refuse all later pages, because their buffer may hold
-    /// rows of the refused page: one that forms groups, and one that has more rows than it may sort.
+    /// again. A merge that forms groups, or that has more rows than it may sort, also refuses all
+    /// later pages, because its buffer may hold rows of the refused page.
     pub fn add_page(
         &mut self,
         fetch: FetchId,

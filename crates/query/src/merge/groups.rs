@@ -145,7 +145,8 @@ fn split_row(grouping: &GroupFormat, row: Value) -> Result<RowParts, MergeError>
     Ok((key, sort_values, row.remove("payload")))
 }
 
-/// Takes from a row's payload the partial result for the value of the group at `index`.
+/// Takes the partial result for one value of the group from a row's payload. `index` is the place of
+/// the value in the projection. For `VALUE AGG(x)` the payload is a list of one partial result.
 fn take_partial(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
     match (projection, payload) {
         (Projection::Value(Some(_)), Some(Value::Array(parts))) => parts.pop(),

@@ -103,7 +103,7 @@ impl HybridSearch {
             let mut text = text.replace(DOCUMENT_COUNT_PLACEHOLDER, &statistics.documents.to_string());
             let mut texts = statistics.texts.iter();
             // Some gateways number the placeholders by component, others by full-text score. In both
-            // cases they are in the order of the statistics.
+            // cases the placeholders are in the order of the statistics.
             for number in 0..self.components.len() {
                 if !text.contains(&word_count_placeholder(number)) {
                     continue;
@@ -180,7 +180,7 @@ struct ScoredRow {
 
 impl ScoredRow {
     /// Reads a row. The scores and the payload are members of `payload`, or of the row itself.
-    /// With one component the scores may be absent; then the sort key is the score.
+    /// With one component the list of scores may be empty; then the sort key is the score.
     fn read(row: Value, components: usize) -> Result<Self, MergeError> {
         let unexpected = MergeError::UnexpectedRow("a row of a component query lacks its _rid or its scores");
         let Value::Object(mut row) = row else { return Err(unexpected) };

@@ -21,7 +21,7 @@ pub struct MergePlan {
     pub(super) offset: u64,
     /// The smaller of TOP and LIMIT.
     pub(super) take: Option<u64>,
-    /// The name of the member with the count of distinct values; empty for VALUE.
+    /// The name of the member with the count of distinct values; empty for SELECT VALUE.
     /// `None` when the statement does not count distinct values.
     pub(super) distinct_count_alias: Option<String>,
     /// Empty when the partitions run the query unchanged.
@@ -61,8 +61,8 @@ pub(super) enum GroupSortKey {
 }
 
 /// The ORDER BY of a statement with groups. Empty without ORDER BY. A statement that only the service
-/// can parse is refused if it may have an ORDER BY: its text contains these words. A sort key that is
-/// neither a GROUP BY expression nor selected is refused, because the client does not know its value.
+/// can parse is refused if its text contains the words ORDER BY. A sort key that is neither a GROUP BY
+/// expression nor selected is refused, because the client does not know its value.
 pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>, MergeError> {
     let Ok(query) = crate::parse(query) else {
         return match may_have_order_by(query) {
@@ -92,7 +92,8 @@ pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>,
     select.order_by.iter().flat_map(|order_by| &order_by.items).map(sort_key).collect()
 }
 
-/// Whether a statement that cannot be parsed may have an ORDER BY. These words in a string count too.
+/// Whether a statement that cannot be parsed may have an ORDER BY: whether it contains these words,
+/// even in a string literal.
 fn may_have_order_by(query: &str) -> bool {
     let query = query.to_ascii_lowercase();
     let mut words = query.split_whitespace().peekable();
@@ -115,8 +116,8 @@ pub(super) enum Projection {
 }
 
 impl MergePlan {
-    /// Parses the response body of a plan request, or the `additionalErrorInfo`
-    /// of a 400/1004 response.
+    /// Parses the response body of a plan request, or the `additionalErrorInfo` of a
+    /// 400/1004 response, with which the gateway refuses a query that the client must merge.
     pub fn parse(text: &str) -> Result<Self, MergeError> {
         let body = parse_str(text).map_err(|_| MergeError::InvalidPlan("it is not valid JSON"))?;
         MergePlan::from_json(&body)
@@ -136,7 +137,7 @@ impl MergePlan {
         }
     }
 
-    /// The plan that concatenates the rows of the partitions that can hold these keys.
+    /// The plan that concatenates the rows of the partitions with keys in these ranges.
     pub fn concatenation_of(ranges: &[QueryRange]) -> Self {
         MergePlan { ranges: ranges.to_vec(), ..MergePlan::concatenation() }
     }

@@ -128,8 +128,8 @@ impl PositionTracker {
         Ok(Some(position))
     }
 
-    /// Returns the inherited position, for the ranges that replace a range between two
-    /// pages. These ranges may return rows before the position again.
+    /// Returns the inherited position of a reader that is between two pages. The ranges that
+    /// replace the reader's range need the position, because they may return rows before it again.
     pub(super) fn into_position(self) -> Option<RowPosition> {
         self.inherited
     }

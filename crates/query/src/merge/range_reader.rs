@@ -106,7 +106,8 @@ impl RangeReader {
         self.rows.front()
     }
 
-    /// Removes the first row and returns its output.
+    /// Removes the first row and returns its output: `None` if no row is in memory,
+    /// `Some(None)` if the output is undefined.
     pub(super) fn take_row(&mut self, directions: &[Direction]) -> Option<Option<Value>> {
         let row = self.rows.pop_front()?;
         self.is_page_begun = true;

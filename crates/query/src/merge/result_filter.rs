@@ -102,7 +102,7 @@ fn hash_of(key: &[u8]) -> u128 {
 /// Counts the rows that DISTINCT leaves. These rows are not returned.
 #[derive(Debug)]
 struct DistinctCounter {
-    /// The name of the count in the result; empty for VALUE.
+    /// The name of the count in the result; empty for SELECT VALUE.
     alias: String,
     rows: u64,
 }

@@ -7,9 +7,9 @@
 //!
 //! So `NOT c.a = 1` means `(NOT c.a) = 1`: the grammar of Microsoft's SDK
 //! (azure-cosmos-dotnet-v3, `src/Query/Core/Parser/sql.g4`) has `NOT` beside
-//! `-`, `+` and `~` in `unary_scalar_expression`, which bind more strongly than
-//! every binary operator. The documentation only says that `NOT` binds more
-//! strongly than `AND`, and `AND` more strongly than `OR`.
+//! `-`, `+` and `~` in `unary_scalar_expression`. These operators bind more
+//! strongly than every binary operator. The documentation only says that `NOT`
+//! binds more strongly than `AND`, and `AND` more strongly than `OR`.
 
 use super::{Parse, Parser};
 use crate::ast::{BinaryOperator, Expr, ExprKind, LogicalOperator, Name, SubqueryKind, UnaryOperator};

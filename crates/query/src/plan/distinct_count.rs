@@ -29,7 +29,8 @@ pub(super) fn plan(
     Ok(Some(QueryPlan { rewritten_query, has_select_value, distinct_count_alias: Some(alias), ..plan }))
 }
 
-/// The subquery, if the statement reads nothing but its distinct rows.
+/// The subquery in FROM, if it is a plain SELECT DISTINCT and the statement reads all its rows and
+/// nothing else.
 fn distinct_rows(select: &Select) -> Option<&Select> {
     let from = select.from.as_ref()?;
     let Source::Aliased { collection: Collection::Subquery { select: inner, .. }, .. } = &from.first else {
@@ -51,7 +52,8 @@ fn distinct_rows(select: &Select) -> Option<&Select> {
     (reads_all && is_plain).then_some(inner)
 }
 
-/// The name of the count: empty for VALUE. `None` if the statement does not just count rows.
+/// The name of the count; empty for SELECT VALUE. `None` if the statement selects anything other
+/// than one count of rows.
 fn count_alias(select: &Select) -> Option<String> {
     match &select.selection {
         Selection::Value(expr) => counts_rows(expr).then(String::new),

@@ -40,9 +40,9 @@ fn key_prefixes(query: &Query, parameters: &Parameters, paths: &[&str]) -> Optio
     })
 }
 
-/// The points of partition keys in the hash space, in order; for prefixes of hierarchical
-/// keys, the ranges of all keys with the prefix. `None` when a key is not a
-/// scalar: the plan is then about all ranges.
+/// The ranges of effective partition keys for these keys, in order. A whole key is one point. The
+/// prefix of a hierarchical key is the range of all keys with this prefix. `None` when a value of
+/// a key is not a scalar; then the plan is about all ranges.
 fn key_ranges(definition: &PartitionKeyDefinition, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
     let ranges = keys.iter().map(|values| {
         let key = PartitionKey::from_json(&Value::Array(values.clone()))?;

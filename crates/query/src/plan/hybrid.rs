@@ -166,6 +166,7 @@ struct ComponentStatement<'q> {
     select: &'q Select,
     scores: &'q [Score],
     top: Option<u64>,
+    /// Whether the client lists `HybridSearchSkipOrderByRewrite`.
     skips_rewrite: bool,
 }
 
@@ -187,7 +188,8 @@ impl ComponentStatement<'_> {
 
     /// The component query for a client that merges the rows of the partitions by their keys.
     fn rows_with_keys(&self, score: &Score) -> String {
-        // A client that skips the rewrite has one component here, and takes the sort key as the score.
+        // With `skips_rewrite` there is only one component here, and the client takes the sort key as
+        // the score.
         let all_scores = if self.skips_rewrite {
             String::new()
         } else {
@@ -209,6 +211,7 @@ impl ComponentStatement<'_> {
 
     /// The component query for a client that needs only the rows and their scores.
     fn rows_without_keys(&self, score: &Score) -> String {
+        // The plan does not tell this client the direction, so a higher score must be better.
         let scores: Vec<String> = self
             .scores
             .iter()

@@ -73,8 +73,9 @@ fn steps(path: &str) -> Vec<Step> {
 }
 
 /// The values at the path with which the condition can be true; `None` when every value is possible.
-/// Arrays and objects are not compared, because that can take long. OR keeps all of them. AND does
-/// not intersect a list that has one with other lists.
+/// Arrays and objects are not compared, because that can take long. So OR keeps all arrays and
+/// objects, and AND intersects only the lists without arrays and objects. If every list has some, AND
+/// keeps the first list.
 fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
     let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
     match node {
@@ -136,8 +137,8 @@ fn has_only_keys(values: &[Value]) -> bool {
     values.iter().all(is_key)
 }
 
-/// The values in their order. Finding one of them takes a few comparisons, because a statement can
-/// combine hundreds of lists of [`KEYS_MAX`] values.
+/// The values in their order, for a binary search. A search of the whole list would be slow, because
+/// a statement can combine hundreds of lists of [`KEYS_MAX`] values.
 fn sorted(values: &[Value]) -> Vec<&Value> {
     let mut sorted: Vec<&Value> = values.iter().collect();
     sorted.sort_by(|a, b| compare_values(Some(a), Some(b)));

@@ -71,8 +71,8 @@ impl Accumulator<'_> {
 pub struct GroupRows {
     /// The position and the row of each group. If `is_whole`, the rows are in the order in which
     /// the groups appeared; else they are in no particular order. A window has the groups with the
-    /// lowest positions above `GroupWindow::after`, by their bytes. The window after it begins with
-    /// the next position.
+    /// lowest positions after `GroupWindow::after`. Positions are compared as bytes. The next window
+    /// begins after the highest position of this one.
     pub rows: Vec<(Vec<u8>, Row)>,
     /// Whether no group comes after the window.
     pub is_whole: bool,

@@ -54,7 +54,8 @@ pub struct RowKey {
     pub member: Option<String>,
 }
 
-/// The value on which the rows of a select without filter depend, if it is one value of the document.
+/// The one value of a document on which its row or its group depends; see
+/// [`Program::row_key`](super::Program::row_key).
 pub(super) fn row_key(select: &SelectNode, document_hops: Option<usize>) -> Option<RowKey> {
     let hops = document_hops.filter(|_| select.sources.len() == 1 && select.filter.is_none())?;
     let (node, member) = match (&select.grouping, &select.output) {
@@ -84,6 +85,7 @@ pub(super) fn counts_every_document(select: &SelectNode) -> bool {
         && grouping.is_some_and(|grouping| grouping.aggregates.iter().all(counts))
 }
 
+/// Whether JSON can represent the value: no number in it is infinite or NaN.
 pub(super) fn is_representable(value: &Value) -> bool {
     match value {
         Value::Number(Number::Double(value)) => value.is_finite(),

@@ -1,10 +1,10 @@
 //! Turns a pattern of the service's engine, which is PCRE, into a pattern of `regex-lite`.
 //!
 //! Constructs that `regex-lite` lacks are written in another way where that is short: quoted
-//! text (`\Q…\E`), classes of white space, braces that are not a counted repetition, the end of
-//! the text before a last line feed, and letter case beyond ASCII. A pattern with any other
-//! construct of PCRE is refused, because it would match something else or nothing. A pattern that
-//! is not valid is copied, and `regex-lite` finds the mistake.
+//! text (`\Q…\E`), classes of white space, braces that are not a counted repetition, `$` and `\Z`
+//! (which also match before a line feed that ends the text), and letter case beyond ASCII. A
+//! pattern with any other construct of PCRE is refused, because it would match something else or
+//! nothing. A pattern that is not valid is copied, and `regex-lite` finds the mistake.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ const HORIZONTAL: &str = r"\t \xA0\u{1680}\u{180E}\u{2000}-\u{200A}\u{202F}\u{20
 /// The members of `\v`, as they are written in a class.
 const VERTICAL: &str = r"\n-\r\x85\u{2028}\u{2029}";
 
-/// The end of the text, or of the text before a last line feed.
+/// Matches at the end of the text, and before a line feed that ends the text.
 const END: &str = r"(?:\n?\z)";
 
 /// The longest name of a class such as `[:^xdigit:]`, with room to spare. It bounds how far each
@@ -79,7 +79,8 @@ struct Translator<'p> {
     flags: Flags,
     /// For each open group, the flags after its end.
     outer_flags: Vec<Flags>,
-    /// Whether the last item was a quantifier. A `+` after it makes it possessive.
+    /// Whether the last item was a quantifier. A `?` after a quantifier makes it lazy, and a `+`
+    /// makes it possessive.
     follows_quantifier: bool,
 }
 
@@ -96,7 +97,8 @@ impl Translator<'_> {
         rest.is_some()
     }
 
-    /// Drops the text up to and including `end`, or to the end of the pattern, and returns it.
+    /// Removes the text before `end`, and `end` itself. Without `end`, removes the rest of the
+    /// pattern. Returns the removed text without `end`.
     fn take_until(&mut self, end: &str) -> &str {
         let (taken, rest) = self.rest.split_once(end).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -205,7 +207,7 @@ impl Translator<'_> {
         let _ = write!(self.out, "[{negation}{members}]");
     }
 
-    /// A class, after its opening bracket. A bracket that directly closes it is a member.
+    /// A class, after its opening bracket. A `]` directly after the opening bracket is a member.
     fn class(&mut self) -> Translated {
         self.out.push('[');
         if self.eat("^") {

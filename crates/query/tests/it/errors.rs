@@ -102,6 +102,7 @@ fn malformed_parameter_lists_are_refused() {
     for list in [r#"{"a":1}"#, r#"["@p"]"#, r#"[{"value":1}]"#, r#"[{"name":1}]"#] {
         assert!(Parameters::from_json(json(list)).is_err(), "{list}");
     }
+    // The last of the 40 names is the first one again.
     let many: Vec<String> = (0..40).map(|n| format!(r#"{{"name":"@p{}"}}"#, n % 39)).collect();
     assert!(refused(&format!("[{}]", many.join(","))).contains("duplicate parameter name '@p0'"));
     assert!(Parameters::from_json(json("null")).expect("absent").is_empty());

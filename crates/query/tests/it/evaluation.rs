@@ -353,6 +353,8 @@ fn a_subquery_that_needs_all_documents_runs_first() {
     assert_eq!(infinite, Err(Failure::Evaluation(EvaluationError::NotRepresentable)));
 }
 
+/// Undefined values are ignored. SUM and AVG are undefined if a value is not a number, MIN and MAX if a
+/// value is an array or an object. Among other values, MIN and MAX use the order of ORDER BY.
 #[test]
 fn aggregates_follow_the_mixed_type_rules() {
     let mixed = r#"[{"n":3},{"n":1},{},{"n":"a"},{"n":null}]"#;

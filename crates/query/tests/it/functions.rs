@@ -64,6 +64,7 @@ fn text_functions_count_characters() {
         ("REPLACE('aXbX', 'X', '--')", r#""a--b--""#),
         ("REPLACE('abc', '', 'x')", "undefined"),
         ("REPLICATE('ab', 3)", r#""ababab""#),
+        // A result of more than 10,000 characters is undefined.
         ("REPLICATE('ab', 5001)", "undefined"),
         ("REVERSE('abc')", r#""cba""#),
         ("SUBSTRING('héllo', 1, 3)", r#""éll""#),
@@ -94,7 +95,7 @@ fn text_functions_count_characters() {
 }
 
 #[test]
-fn patterns_that_cannot_be_matched_are_refused() {
+fn patterns_with_unsupported_features_are_refused() {
     for pattern in [r"\\p{L}", "a++", "(?R)", r"(a)\\1", "(?=a)"] {
         let Err(Failure::Invalid(errors)) =
             run(&format!("SELECT VALUE RegexMatch('a', '{pattern}')"), "[]", &[])
@@ -103,8 +104,12 @@ fn patterns_that_cannot_be_matched_are_refused() {
         };
         assert_eq!(errors[0].code, "SC2070", "{pattern}");
     }
-    let computed = run(r"SELECT VALUE RegexMatch('a', c.p) FROM c", "[]", &[json(r#"{"p":"\\p{L}"}"#)]);
-    assert_eq!(computed, Err(Failure::Evaluation(EvaluationError::UnsupportedPattern(r"\p{L}".to_owned()))));
+    // A pattern in a document is refused when the statement runs.
+    let in_document = run(r"SELECT VALUE RegexMatch('a', c.p) FROM c", "[]", &[json(r#"{"p":"\\p{L}"}"#)]);
+    assert_eq!(
+        in_document,
+        Err(Failure::Evaluation(EvaluationError::UnsupportedPattern(r"\p{L}".to_owned())))
+    );
 }
 
 /// Story of a bug: a statement of half a megabyte made the binder compile 19,000 patterns. A statement
@@ -277,7 +282,7 @@ fn the_document_id_is_the_counter_in_the_rid() {
 }
 
 #[test]
-fn an_undefined_value_among_many_counts_only_if_the_others_do_not_decide() {
+fn an_undefined_value_matters_only_if_the_other_values_do_not_decide() {
     check_table(&[
         ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], 1, undefined)", "true"),
         ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], undefined, 1)", "true"),
@@ -285,6 +290,7 @@ fn an_undefined_value_among_many_counts_only_if_the_others_do_not_decide() {
         ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 5, undefined)", "false"),
         ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], undefined, 5)", "false"),
         ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 1, undefined)", "undefined"),
+        // In the list of IN, an undefined value equals nothing.
         ("1 IN (1, undefined)", "true"),
         ("1 NOT IN (2, undefined)", "true"),
         ("1 IN (2, undefined)", "false"),
@@ -423,9 +429,9 @@ fn a_clockwise_polygon_is_the_earth_outside_of_it() {
         (format!("ST_INTERSECTS({LARGE}, {INVERSE})"), "true"),
         (format!("ST_DISTANCE({}, {INVERSE})", point(50.0, 5.0)), "0"),
         (format!("ST_DISTANCE({}, {INVERSE}) > 500000", point(5.0, 5.0)), "true"),
-        // Together they are the surface of the earth.
+        // Together both areas are the surface of the earth: 510,066 billion square meters.
         (format!("ROUND((ST_AREA({SQUARE}) + ST_AREA({INVERSE})) / 1e9)"), "510066"),
-        // The examples of the service's documentation. Its area differs in the tenth digit.
+        // The examples of the service's documentation. The area there differs from ours in the tenth digit.
         (
             "ST_AREA({'type':'Polygon','coordinates':[[[31.8,-5],[32,-5],[32,-4.7],[31.8,-4.7],[31.8,-5]]]}) \
              BETWEEN 735970283 AND 735970284"

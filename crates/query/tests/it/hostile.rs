@@ -9,8 +9,8 @@ use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
 
-/// Runs on half the stack of a worker thread. In a server the other half is for the
-/// callers of this crate.
+/// Runs `work` with a stack of 1 MB, half the stack of a worker thread. In a server the other
+/// half is for the callers of this crate.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(1024 * 1024).spawn(work).expect("a thread");
     thread.join().expect("no overflow and no panic");
@@ -197,7 +197,7 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
 /// Story of a bug: long sets of LIKE, long values in a list of IN, and long texts of dates were charged
 /// like short ones, and each of these statements took minutes for one document.
 #[test]
-fn long_sets_lists_and_texts_for_every_row_end_within_the_limits() {
+fn filters_with_long_sets_lists_and_texts_end_within_the_limits() {
     let zeros = vec!["0"; 300_000].join(",");
     let long = "x".repeat(1_000_000);
     let document = json(&format!(r#"{{"l":[{zeros}],"o":{{}},"x":"x","s":"{long}"}}"#));
@@ -266,7 +266,8 @@ fn a_statement_that_uses_a_large_computed_property_very_often_is_refused() {
     }
 }
 
-/// The partition keys of a statement are derived without a budget.
+/// No budget bounds the derivation of a statement's partition keys, so it must be quick for every
+/// statement.
 #[test]
 fn partition_keys_of_very_many_long_lists_are_derived_quickly() {
     let names: Vec<String> = (0..1000).map(|n| format!("@p{n:03}")).collect();
@@ -294,7 +295,7 @@ fn partition_keys_of_very_many_long_lists_are_derived_quickly() {
 /// Story of a bug: the condition of a patch could have 500 patterns like a statement, and a batch has up
 /// to a hundred conditions. Now a condition may have 10 patterns.
 #[test]
-fn the_condition_of_a_patch_has_few_patterns() {
+fn a_patch_condition_with_too_many_patterns_is_refused() {
     let condition =
         |calls: usize| format!("from c where {}", vec!["RegexMatch(c.s, 'a')"; calls].join(" OR "));
     assert!(PatchCondition::compile(&condition(10), now()).is_ok());
@@ -302,8 +303,8 @@ fn the_condition_of_a_patch_has_few_patterns() {
     assert_eq!(diagnostics.iter().map(|found| found.code).collect::<Vec<_>>(), ["SC3000"]);
 }
 
-/// A `[` without `]` stands for itself. The search for the `]` took time in proportion to the rest of the
-/// pattern, for each `[`.
+/// Story of a bug: a `[` without `]` stands for itself, but each `[` searched the whole rest of the pattern
+/// for its `]`.
 #[test]
 fn a_pattern_of_many_open_brackets_takes_linear_time() {
     let open = "[".repeat(500_000);
@@ -568,7 +569,7 @@ fn reading_the_rows_of_a_document_in_parts_returns_the_same_rows() {
 }
 
 #[test]
-fn a_place_that_the_document_no_longer_has_continues_with_the_next_row() {
+fn reading_from_a_place_that_is_gone_continues_with_the_next_row() {
     let document = json(r#"{"a":[[1,2],[3]]}"#);
     let text = "SELECT VALUE y FROM c JOIN x IN c.a JOIN y IN x";
     let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);

@@ -86,7 +86,8 @@ fn full_text_functions_find_words_and_phrases() {
         ("_FullTextWordCount(4)", "undefined"),
         ("_FullTextScore('lake', ['river'], 10, 100, [1])", "0"),
         ("_FullTextScore(3, ['river'], 10, 100, [1])", "undefined"),
-        // A rare word counts more than a frequent one, and a short text more than a long one.
+        // A rare word counts more than a frequent one, a short text more than a long one, and two
+        // occurrences more than one.
         ("_FullTextScore('a b', ['a'], 9, 18, [1]) > _FullTextScore('a b', ['a'], 9, 18, [5])", "true"),
         ("_FullTextScore('a b', ['a'], 9, 18, [1]) > _FullTextScore('a b c d', ['a'], 9, 18, [1])", "true"),
         ("_FullTextScore('a a', ['a'], 9, 18, [1]) > _FullTextScore('a b', ['a'], 9, 18, [1])", "true"),
@@ -106,7 +107,7 @@ fn the_statistics_of_a_partition_are_one_row() {
 }
 
 #[test]
-fn scores_outside_of_order_by_rank_and_directions_are_refused() {
+fn wrong_uses_of_scores_and_ranks_are_refused() {
     check_refused(
         "SELECT FullTextScore(c.t, 'a') AS s FROM c",
         "SC2240 7..30 The FullTextScore function is only allowed in the ORDER BY RANK clause.",
@@ -158,6 +159,7 @@ fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "no\n  {part}\nin\n  {text}");
 }
 
+/// A component query asks each partition for at least 120 rows, even if the statement needs only 10.
 #[test]
 fn a_plan_for_rank_has_statistics_and_one_query_per_score() {
     for words in ["'lake', 'sea'", "['lake', 'sea']", "'lake-sea'", "@words"] {
@@ -260,6 +262,7 @@ fn order_by_sorts_by_paths_and_not_by_computed_values() {
     }
     let parameter = run("SELECT * FROM c ORDER BY @p", r#"[{"name":"@p","value":5}]"#, &[]);
     assert!(matches!(parameter, Err(Failure::Invalid(errors)) if errors[0].code == "SC2206"));
+    // A distance between points is the exception.
     check_all(
         "SELECT VALUE c.id FROM c ORDER BY ST_DISTANCE(c.p, {'type':'Point','coordinates':[0,0]})",
         r#"[{"id":1,"p":{"type":"Point","coordinates":[2,0]}},{"id":2,"p":{"type":"Point","coordinates":[1,0]}}]"#,

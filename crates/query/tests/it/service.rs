@@ -94,7 +94,7 @@ fn plan_text(case: &Value, query: &str) -> String {
 
 /// The recorded refusal of a statement and our refusal, as texts. They are equal if the case passes.
 /// If only phrases of a message were recorded and our text has all of them, our text is returned for
-/// both. Of a refusal that carries a plan, the texts are the plans.
+/// both. For a refusal that carries a plan, the recorded plan and our plan are returned.
 fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (String, String) {
     if let Some(embedded) = error.get("embedded_errors") {
         let wanted = format!(r#"{{"errors":{}}}"#, to_text(embedded, Style::Query));

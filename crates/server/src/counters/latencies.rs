@@ -31,7 +31,7 @@ impl Latencies {
 /// The upper bound of the bucket of a duration: a duration below it is in the bucket.
 fn upper_bound(micros: u64) -> u64 {
     let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(BITS);
-    // The longest durations have no larger bound.
+    // The bound of the longest durations does not fit into a `u64`. It is `u64::MAX` instead.
     (micros >> shift).saturating_add(1).saturating_mul(1 << shift)
 }
 

@@ -170,7 +170,7 @@ async fn closing_waits_for_a_query_whose_caller_has_left() {
     let options = EmbeddedOptions::default().with_data(scratch.path());
     let database = open_with_container(options.clone()).await;
     let transport = database.transport();
-    // Documents that take a query long. The first slice ends before the third document.
+    // Documents for which a query needs a long time. The first slice ends before the third document.
     let numbers = (0..100).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
     for id in ["1", "2", "3", "4"] {
         let body = format!(r#"{{"id":"{id}","pk":"a","n":[{numbers}]}}"#);

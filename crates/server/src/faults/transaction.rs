@@ -23,8 +23,7 @@ pub(crate) struct InjectedResults {
     pub(crate) retry_after_ms: Option<u64>,
 }
 
-/// What a rule changes about the answer to a transaction, besides what rules of all operations
-/// can change.
+/// A change to the answer of a transaction that rules for other operations cannot make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionFault {
     /// The answer is replaced by one with these results.
@@ -34,7 +33,7 @@ pub(crate) enum TransactionFault {
 }
 
 /// The fault of a rule for transactions; `None` if the rule has none of [`MEMBERS`]. `status` is
-/// the answer that the rule asks for, and `retry_after_ms` its time to wait.
+/// the status of the rule with its sub-status, and `retry_after_ms` the rule's `retryAfterMs`.
 pub(super) fn parse(
     body: &Object,
     operation: Option<Operation>,
@@ -63,7 +62,7 @@ pub(super) fn parse(
 
 /// Refuses a rule that answers, after the commit, that nothing was written. A client would believe
 /// the answer and write the same data again.
-pub(super) fn check_time(fault: TransactionFault, when: Option<When>) -> Result<(), Refusal> {
+pub(super) fn check_when(fault: TransactionFault, when: Option<When>) -> Result<(), Refusal> {
     match fault {
         TransactionFault::Results(results)
             if when == Some(When::After)
@@ -86,9 +85,8 @@ fn parse_mode(body: &Object) -> Result<Option<TransactionFault>, Refusal> {
     }
 }
 
-/// The status of the first operation. Without the member `operationStatus` it is the status of the
-/// whole answer. If the whole answer is an abort (452), it is 449, which means that another
-/// transaction was faster.
+/// The status of the first operation: the member `operationStatus`. Without this member it is the status
+/// of the whole answer, but 449 (another transaction was faster) if the whole answer is an abort (452).
 fn parse_operation_status(body: &Object, status: Status) -> Result<Status, Refusal> {
     let is_abort = status.code == status::TRANSACTION_ABORTED.code;
     let Some(code) = number(body, "operationStatus", 599)? else {

@@ -4,22 +4,23 @@
 //! be dropped at any moment. A bill that is dropped without an outcome belongs to a read whose client
 //! has left. Such a read is charged for the documents that it has read. A query is charged as if none of
 //! these documents had given a row. So a client that leaves pays as much as a client that waits for a
-//! query without rows, and leaving is not a way around the throughput of a container.
+//! query without rows. A client that leaves cannot avoid the throughput limit of its container.
 
 use std::cell::Cell;
 
 use perihelion_engine::Refusal;
 
-/// The charge of a read that is not taken yet.
+/// The charge of one read, until it is taken.
 pub(crate) struct Bill<T> {
-    /// Takes a charge from the bucket of the read. `None` after the charge was taken.
+    /// Takes a charge from the throughput bucket (`perihelion_engine::Bucket`) of the read. `None`
+    /// after the charge was taken.
     spend: Option<Box<dyn FnOnce(f64) + Send>>,
     /// The charge of an answer.
     of_answer: fn(&T) -> f64,
     /// The charge of a number of documents without an answer.
     of_documents: fn(u64) -> f64,
-    /// The documents that a long read has read. First slices do not count, because a long read begins
-    /// again.
+    /// The documents that a long read has read. The documents of its first slice do not count,
+    /// because the long read begins again and reads them a second time.
     documents: Cell<u64>,
 }
 

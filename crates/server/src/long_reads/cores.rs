@@ -90,7 +90,7 @@ impl Queue {
         if is_turn_of_long { long.or(first) } else { first.or(long) }.copied()
     }
 
-    /// Lets the next read run. The caller knows that it is of this kind.
+    /// Lets the next read run. `kind` is the kind of that read.
     fn grant(&mut self, kind: Kind) {
         self.of(kind).pop_front();
         self.running += 1;
@@ -163,7 +163,8 @@ impl Cores {
                 self.changed.notify_all();
                 return false;
             }
-            // The short requests may end without any change in the queue.
+            // When short requests end, `running_max` grows and nothing notifies `changed`. So the wait
+            // has a time limit.
             let woken = self.changed.wait_timeout(queue, self.short_request_time);
             queue = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -176,11 +177,11 @@ impl Cores {
 
     /// How many reads may run now, first slices and long reads together.
     fn running_max(&self, queue: &mut Queue) -> usize {
-        if self.is_shared(queue) { (self.processors / 2).max(1) } else { self.processors }
+        if self.has_recent_short_request(queue) { (self.processors / 2).max(1) } else { self.processors }
     }
 
-    /// Whether a short request has arrived lately.
-    fn is_shared(&self, queue: &mut Queue) -> bool {
+    /// Whether a short request has arrived within the last [`SHORT_REQUEST_TIME`].
+    fn has_recent_short_request(&self, queue: &mut Queue) -> bool {
         let now = Instant::now();
         if self.has_short_request.swap(false, Ordering::Relaxed) {
             queue.short_request_at = Some(now);
@@ -195,8 +196,8 @@ impl Cores {
 
 impl Core<'_> {
     /// Ends a slice that took the time `slice`. Rests if short requests arrive. If another read waits,
-    /// or too many reads run, gives the processor up and blocks until it is this read's turn again.
-    /// Returns false if that takes too long; the read must then end.
+    /// or too many reads run, gives the processor up and blocks until this read gets a processor
+    /// again. Returns false if that takes too long; the read must then end.
     pub(super) fn pass(&self, slice: Duration) -> bool {
         self.rest(slice);
         let mut queue = self.cores.lock();
@@ -213,8 +214,8 @@ impl Core<'_> {
     /// Leaves the processor to short requests for as long as a slice took, if short requests arrive.
     /// No other long read uses the processor in this time.
     pub(super) fn rest(&self, slice: Duration) {
-        let is_shared = self.cores.is_shared(&mut self.cores.lock());
-        if is_shared {
+        let has_short_request = self.cores.has_recent_short_request(&mut self.cores.lock());
+        if has_short_request {
             std::thread::sleep(slice.min(REST_MAX));
         }
     }
@@ -267,8 +268,8 @@ mod tests {
 
     #[test]
     fn long_reads_leave_half_of_the_processors_to_short_requests() {
-        // So long that the noted short request counts until the end of the test, however busy the
-        // machine is.
+        // This time is so long that the noted short request counts until the end of the test, however
+        // busy the machine is.
         let cores = Cores { short_request_time: Duration::from_secs(3600), ..Cores::new(2) };
         cores.note_short_request();
         assert_eq!(most_at_once(&cores, 20, || cores.note_short_request()), 1);
@@ -286,9 +287,10 @@ mod tests {
         cores.note_short_request();
         assert!(time_of(REST_MAX) >= REST_MAX);
         cores.note_short_request();
+        // A rest lasts at most `REST_MAX`.
         assert!(time_of(Duration::from_secs(100)) < Duration::from_secs(50));
         std::thread::sleep(SHORT_REQUEST_TIME);
-        assert!(!cores.is_shared(&mut cores.lock()), "the short requests have ended");
+        assert!(!cores.has_recent_short_request(&mut cores.lock()), "the short requests have ended");
     }
 
     #[test]

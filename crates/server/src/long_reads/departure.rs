@@ -2,8 +2,9 @@
 //! ([`run_to_end`]).
 //!
 //! hyper drops the future of a request when the connection closes or the stream is reset, and so does
-//! a caller in the same process that has waited long enough. Both can do so only while the future waits.
-//! So a long read runs on a blocking thread of its own, and the future waits for its outcome.
+//! a caller in the same process that has waited long enough. Both can do so only while the future is
+//! pending, not while it computes. So a long read runs on a blocking thread of its own, and the future
+//! waits for its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,8 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::net::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
 
-    /// After this time a read of the test ends by itself. The test fails if it waits half as long.
+    /// After this time a read of the test ends by itself. The test fails if it has to wait for half of
+    /// this time.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Answers each request after a long read that does not end by itself before [`TIMEOUT`].
@@ -168,7 +170,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            // A read that still waits for a processor would end without being told.
+            // A read that still waits for a processor would end without being counted in `ended`.
             wait_until(&|| counts.begun.load(Ordering::SeqCst) == turns).await;
             assert_eq!(counts.ended.load(Ordering::SeqCst), 0);
             drop(clients);

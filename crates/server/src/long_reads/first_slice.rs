@@ -48,7 +48,7 @@ fn thread_time(_began_at: Instant) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The time on the clock, where the processor time of a thread is not known.
+/// The time since `began_at`, on systems that do not tell the processor time of a thread.
 #[cfg(not(unix))]
 fn thread_time(began_at: Instant) -> Duration {
     began_at.elapsed()

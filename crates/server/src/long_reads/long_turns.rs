@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// The client of a read that does not leave.
+    /// For a read whose client does not leave.
     const STAYS: fn() -> bool = || false;
 
     #[test]

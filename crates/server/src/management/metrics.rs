@@ -18,6 +18,7 @@ const THROTTLED: u16 = 429;
 pub(crate) fn read(service: &RegionService) -> Metrics {
     let mut metrics = Metrics::new();
     let catalog = service.engine.catalog();
+    // The counters of ranges that do not exist any more are dropped.
     let snapshot = service.account.counters.snapshot(|name| {
         let container = catalog.container(&name.database, &name.container);
         container.is_some_and(|container| container.range(name.range).is_some())

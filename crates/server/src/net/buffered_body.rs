@@ -1,10 +1,9 @@
-//! `BufferedBody`: a response body that is wholly in memory, and tracked there until the client
-//! has taken it.
+//! `BufferedBody`: a response body that is wholly in memory. A body that is not small is tracked: it
+//! keeps values alive that are dropped when the client has taken the body.
 //!
-//! It differs from `http_body_util::Full` in one point: an empty body of a response with
-//! a `content-length` header does not report itself as ended. hyper drops that header
-//! from a response whose body has ended. Cosmos DB sends `content-length: 0` on a 204,
-//! although HTTP forbids the header there.
+//! Unlike `http_body_util::Full`, an empty body of a response with a `content-length` header does
+//! not report itself as ended. hyper drops that header from a response whose body has ended. Cosmos
+//! DB sends `content-length: 0` on a 204, although HTTP forbids the header there.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -76,14 +76,14 @@ impl ConnectionState {
 
     /// Counts a response as pending until the guard is dropped. The guard is dropped when the last
     /// byte of the response is written.
-    pub(super) fn begin_response(state: &Arc<ConnectionState>, bytes: usize) -> PendingResponse {
+    pub(super) fn begin_response(state: &Arc<ConnectionState>, bytes: usize) -> ResponseGuard {
         let mut responses = lock(&state.responses);
         let key = responses.next_key;
         responses.next_key += 1;
         responses.bytes += bytes;
-        let response = WaitingResponse { since: Instant::now(), bytes, bytes_until_sent: responses.bytes };
+        let response = PendingResponse { since: Instant::now(), bytes, bytes_until_sent: responses.bytes };
         responses.pending.insert(key, response);
-        PendingResponse { state: Arc::clone(state), key }
+        ResponseGuard { state: Arc::clone(state), key }
     }
 
     /// Waits until the client has taken so much that fewer than `bytes_max` bytes of responses
@@ -190,14 +190,14 @@ impl Drop for InFlight<'_> {
 #[derive(Debug, Default)]
 struct PendingResponses {
     /// The responses, each by a key of its own.
-    pending: HashMap<u64, WaitingResponse>,
+    pending: HashMap<u64, PendingResponse>,
     next_key: u64,
     bytes: usize,
 }
 
 /// A response that waits for the client.
 #[derive(Debug)]
-struct WaitingResponse {
+struct PendingResponse {
     /// When it was ready.
     since: Instant,
     bytes: usize,
@@ -207,12 +207,12 @@ struct WaitingResponse {
 
 /// Counts a response as pending until it is dropped; see [`ConnectionState::begin_response`].
 #[derive(Debug)]
-pub(super) struct PendingResponse {
+pub(super) struct ResponseGuard {
     state: Arc<ConnectionState>,
     key: u64,
 }
 
-impl Drop for PendingResponse {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         let mut responses = lock(&self.state.responses);
         if let Some(response) = responses.pending.remove(&self.key) {
@@ -261,13 +261,14 @@ mod tests {
     use super::*;
 
     /// Story of a bug: each page had only the time for its own bytes, so a client that asked for
-    /// forty large pages on one connection was disconnected although it took them at full rate.
+    /// forty large pages on one connection was disconnected although it took them at the required rate.
     #[tokio::test(start_paused = true)]
     async fn a_response_has_time_for_the_responses_before_it() {
         let state = Arc::new(ConnectionState::new());
+        // At 1000 bytes per second, each page of 10,000 bytes takes 10 s.
         let timeout = Duration::from_secs(1);
         let is_overdue = || state.has_overdue_response(Instant::now(), timeout, 1000);
-        let mut pages: Vec<PendingResponse> =
+        let mut pages: Vec<ResponseGuard> =
             (0..40).map(|_| ConnectionState::begin_response(&state, 10_000)).collect();
         while !pages.is_empty() {
             tokio::time::advance(Duration::from_secs(10)).await;

@@ -95,7 +95,7 @@ impl ConnectionTable {
         Registration { table: Arc::clone(self), key }
     }
 
-    /// Raises the directive of every open connection to this one, if it is not as high already.
+    /// Raises the directive of every open connection to at least `directive`.
     pub(super) fn raise_directive_of_all(&self, directive: Directive) {
         for (state, _) in lock(&self.connections).open.values() {
             state.raise_directive(directive);

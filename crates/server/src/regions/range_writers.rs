@@ -87,7 +87,8 @@ impl Regions {
         }
         let others = self.other_range_writers(container, range);
         if others.len() >= RANGE_WRITERS_MAX {
-            let text = format!("{RANGE_WRITERS_MAX} ranges were moved already; move the write region.");
+            let text =
+                format!("{RANGE_WRITERS_MAX} ranges were moved already; move the write region instead.");
             return Err(Refusal::gateway(status::CONFLICT, text));
         }
         let key = RangeKey { container: container.number(), range };

@@ -40,6 +40,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
                 Ok(outcome) => {
                     link.last_applied.send_replace(outcome.up_to);
                     is_blocked = outcome.is_blocked;
+                    // More entries may be due than one page has.
                     if outcome.new_entries > 0 {
                         continue;
                     }
@@ -69,7 +70,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
 }
 
 /// Applies one page of the outbox of region `from`: entries after `after`, up to
-/// `due`. The catalog does not change meanwhile, and region `to` has it.
+/// `due`. The catalog does not change meanwhile, and region `to` has a copy of the newest catalog.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _guard = regions.catalog_lock.read().await;
     regions.copy_catalog_to(to).await?;

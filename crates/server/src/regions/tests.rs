@@ -18,7 +18,7 @@ const WEST: usize = 0;
 const EAST: usize = 1;
 const NORTH: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a test yields to the other tasks. Each of them has to run a few times.
+/// How many times a test yields, so that each of the other tasks runs a few times.
 const YIELDS: usize = 100;
 
 /// A store in memory. Its commits wait while it is held, and are refused while it is full. Clones
@@ -249,7 +249,8 @@ async fn a_region_that_could_not_copy_the_catalog_copies_it_before_it_takes_writ
         change().await.unwrap();
         tasks.iter().for_each(|task| task.abort());
         let copied = regions.engine(EAST).catalog().container("d", "c").cloned();
-        let copied = copied.unwrap_or_else(|| panic!("{moved:?}: the container is in the new write region"));
+        let copied =
+            copied.unwrap_or_else(|| panic!("{moved:?}: the container is missing in the new region"));
         let body = NewBody::new(object(r#"{"id":"2","pk":"p"}"#), &copied).unwrap();
         let operation = ItemOperation::Create { body };
         let written = regions.engine(EAST).write_item(&copied, key(), operation, Precondition::default());

@@ -92,6 +92,7 @@ impl Topology {
         self.write_region_first().find(is_online).unwrap_or(self.write_region)
     }
 
+    /// Whether a region takes the writes of all ranges that were not moved to another region.
     pub(crate) fn may_write(&self, region: usize) -> bool {
         self.is_multi_write || region == self.write_region
     }
@@ -164,6 +165,7 @@ mod tests {
         topology.regions[1].is_cut = true;
         assert_eq!((topology.delay(0, 1), topology.delay(1, 2)), (None, None));
         assert_eq!(topology.delay(0, 2), Some(DELAY));
+        // A region that catches up gets the writes without delay.
         topology.catching_up = Some(2);
         assert_eq!(topology.delay(0, 2), Some(Duration::ZERO));
     }

@@ -58,9 +58,9 @@ impl Regions {
         moved
     }
 
-    /// Everything before a region becomes the write region: the new write region gets the catalog, all
-    /// regions stop taking writes, the new write region catches up, and the change is stored. With
-    /// multi-write no region stops, and nothing has to catch up.
+    /// Does all that comes before a region becomes the write region: the new write region gets the
+    /// catalog, all regions stop taking writes, the new write region catches up, and the change is
+    /// stored. With multi-write no region stops, and nothing has to catch up.
     async fn prepare_write_region(
         &self,
         to: usize,
@@ -111,7 +111,7 @@ impl Regions {
     }
 
     /// Returns when a region has applied all writes that the other regions had made before.
-    /// Fails when a link with writes that are not applied is cut, and at the timeout.
+    /// Fails when a link is cut before all its writes are applied, and at the timeout.
     async fn wait_until_caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {

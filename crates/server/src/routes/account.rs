@@ -74,8 +74,8 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
         }
         Addresses::Ports(ports) if account.regions.len() > 1 => match public {
             // The regions' ports follow the port of the public endpoint, just as they follow
-            // the server's own port (unless the server's own port is 0). There are enough of them:
-            // the server checks it when it starts.
+            // the server's own port (unless the server's own port is 0). The sum is a valid port: the
+            // server has checked this at its start.
             Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
             None => with_port(&call.endpoint(), |_| ports[region]),
         },

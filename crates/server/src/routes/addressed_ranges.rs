@@ -1,5 +1,5 @@
 //! The ranges (physical partitions) that a request is addressed to, for fault rules of
-//! one range and for ranges whose writes another region takes.
+//! one range, for the counters of ranges, and for ranges whose writes another region takes.
 //!
 //! The headers name the ranges: by a partition key, the id of a range, or effective keys. A partition
 //! key takes precedence over the other two, and the id of a range over effective keys. A query or a
@@ -14,8 +14,8 @@ use crate::operation::Operation;
 
 /// The ids of the ranges that the request is addressed to, and of all ranges that these
 /// were split from. Empty when the container does not exist, when one of the headers is
-/// malformed, and when the header names a range that the container does not have (any
-/// more). No range serves such a request: it is refused.
+/// malformed, and when a header names a range that the container does not have (any
+/// more): no range serves such a request. Also empty when the operation is addressed to no range.
 pub(super) fn with_ancestors(catalog: &Catalog, call: &Call, operation: Operation) -> Vec<RangeId> {
     let container = call.resource.container().and_then(|(database, name)| catalog.container(database, name));
     let Some(container) = container else { return Vec::new() };
@@ -34,7 +34,7 @@ fn addressed<'a>(container: &'a Container, call: &Call, operation: Operation) ->
     container.ranges.iter().filter(|range| range.keys.overlaps(&keys)).collect()
 }
 
-/// The effective keys that the request is about; `None` when no range serves it.
+/// The effective keys that the request is about; `None` when it is addressed to no range.
 fn addressed_keys(
     call: &Call,
     operation: Operation,

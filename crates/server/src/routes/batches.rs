@@ -17,7 +17,8 @@ use super::{RegionService, items};
 use crate::answer::Answer;
 use crate::call::Call;
 
-/// A document of a batch is in the object of its operation, which is in the list.
+/// The levels of JSON around a document of a batch: the list of operations, and the object of one
+/// operation.
 const LEVELS_AROUND_DOCUMENT: usize = 2;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
@@ -149,10 +150,10 @@ pub(super) fn parse_by_type(
 }
 
 /// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. A failed operation
-/// has the first two members only, and `subStatusCode` if its result did not fit into the response:
-/// clients send such an operation again. A success has the other two if the engine returns an
-/// etag and a body. `omits_body` says, for each result, whether `resourceBody` is left out:
-/// it is left out of writes when the client asks for minimal answers.
+/// has only the first two of these members. It also has `subStatusCode` if its result did not fit into
+/// the response: clients send such an operation again. A success has the other two members if the
+/// engine returns an etag and a body. `omits_body` says, for each result, whether `resourceBody` is
+/// left out: it is left out of writes when the client asks for minimal answers.
 fn print_results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
     let mut out = String::from("[");
     for (index, (result, omits_body)) in outcome.results.iter().zip(omits_body).enumerate() {

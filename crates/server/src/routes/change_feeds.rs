@@ -36,6 +36,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     };
     let bill = {
         let engine = Arc::clone(&service.engine);
+        // A client that has left receives no bytes.
         let of_documents = |documents: u64| charge::change_feed(documents as usize, 0);
         Bill::new(move |charge| engine.spend(bucket, charge), |page: &FeedPage| page.charge, of_documents)
     };
@@ -68,7 +69,7 @@ fn parse_mode(call: &Call) -> Result<FeedMode, Refusal> {
     }
     Err(Refusal::gateway(
         status::BAD_REQUEST,
-        format!("The value '{wanted}' of the A-IM header is not a change feed that exists."),
+        format!("The A-IM header must be 'Incremental feed' or 'Full-Fidelity Feed', not '{wanted}'."),
     ))
 }
 
@@ -110,7 +111,7 @@ fn parse_start(call: &Call) -> Result<FeedStart, Refusal> {
             let lsn = etag.trim_matches('"').parse().map_err(|_| {
                 Refusal::gateway(
                     status::BAD_REQUEST,
-                    "The If-None-Match header of a change feed must be an etag it returned, or *.",
+                    "The If-None-Match header of a change feed must be an etag that the feed returned, or *.",
                 )
             })?;
             return Ok(FeedStart::After(lsn));
@@ -132,7 +133,7 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
         FeedStart::Now | FeedStart::After(_) => Ok(()),
         FeedStart::Beginning | FeedStart::Since(_) => Err(Refusal::gateway(
             status::BAD_REQUEST,
-            "The change feed of all versions and deletes starts from now (If-None-Match: *) or from an etag it returned.",
+            "The change feed of all versions and deletes starts from now (If-None-Match: *) or from an etag that the feed returned.",
         )),
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn throughput_from_headers(call: &Call) -> Result<Option<Throughput>,
     }
 }
 
-/// The bodies of all databases, by `_rid`.
+/// The bodies of all databases, each with its `_rid`.
 fn bodies(service: &RegionService) -> Vec<(DatabaseRid, Value)> {
     service.engine.catalog().databases.values().map(|database| (database.rid, database.body())).collect()
 }

@@ -3,8 +3,9 @@
 //! have helped it (`x-ms-cosmos-index-utilization`).
 //!
 //! The engine itself can run every query. Two kinds of ORDER BY are refused always, because the service
-//! refuses them in every container: by several properties without their composite index, and by the
-//! elements of an array, which no index has. The other refusals need `--strict-index`.
+//! refuses them in every container: the order by several properties without their composite index,
+//! and the order by the elements of an array, for which no index exists. The other
+//! refusals need `--strict-index`.
 
 use base64::Engine as _;
 use perihelion_engine::{Container, QueryScope, Refusal};
@@ -155,7 +156,8 @@ fn serves_order(composite: &[Column], order: &[Column]) -> bool {
     composite == order || composite.iter().map(opposite).eq(order.iter().cloned())
 }
 
-/// The keys of ORDER BY; empty unless all of them are paths of the document.
+/// The keys of ORDER BY. Empty for a query with several stages or with groups, and unless all keys
+/// are paths of the document.
 fn order_columns(program: &Program) -> Vec<Column> {
     let column = |key: &OrderKey| {
         let path = names(key.path.as_deref()?)?;

@@ -40,13 +40,13 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
 /// The lowest autoscale maximum, in request units per second.
 const AUTOSCALE_MIN: u64 = 1000;
 
-/// The new throughput. It is in the body; but when a header asks for a change between
-/// manual and autoscale, it follows from the old throughput.
+/// The new throughput. It follows from the old throughput when a header asks for a change
+/// between manual and autoscale. Otherwise the body names it.
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
-        // The maximum is the old throughput, rounded up to a multiple of 1000. The request names no
-        // number itself, so it is not refused because of an old throughput between two multiples.
+        // An autoscale maximum is a multiple of 1000. Here the server chooses it and not the client,
+        // so the old throughput is rounded up instead of refused.
         let max = units.max(AUTOSCALE_MIN).next_multiple_of(AUTOSCALE_MIN);
         return Ok(Throughput::Autoscale { max, increment_percent: None });
     }

@@ -1,6 +1,6 @@
-//! What a resource token permits. A permission names a container, or a document or script in
-//! it, a mode (read, or all), and possibly a partition key. A request that it does not cover is
-//! refused with 403.
+//! What a resource token permits. A permission names a resource (a container, or one document or
+//! script in it), a mode (read, or all), and possibly a partition key. A request that the
+//! permission does not cover is refused with 403.
 //!
 //! A request is refused unless a rule allows it. With any permission in a container a client
 //! may read the account, the container and its ranges: SDKs read them before the first item.
@@ -45,8 +45,8 @@ pub(super) fn check_head(service: &RegionService, call: &Call, permission: &str)
     covering_grant(service, call, permission).map(drop)
 }
 
-/// The permission, if the head of the request is within it; `None` for a request that every
-/// permission allows.
+/// The permission, if it covers the head of the request; `None` for a request that every
+/// permission allows. Any other request is refused.
 fn covering_grant(service: &RegionService, call: &Call, permission: &str) -> Result<Option<Grant>, Refusal> {
     let permission = service.engine.permission(permission)?.ok_or_else(refused)?;
     if call.resource == Resource::Account && call.method == Method::GET {
@@ -120,8 +120,8 @@ impl Grant {
         }
     }
 
-    /// Whether a request leaves the id of the permission's document as it is. With another id the
-    /// document would have an id that the permission does not cover.
+    /// Whether a request keeps the id of the one document that the permission names. A replace could
+    /// give the document another id, which the permission does not cover.
     fn keeps_id(&self, service: &RegionService, call: &Call) -> Result<bool, Refusal> {
         let Resource::Document { document, .. } = &call.resource else { return Ok(true) };
         if self.child.is_none() || call.method != Method::PUT {

@@ -5,8 +5,8 @@
 //! Across ranges the service's gateway serves only queries that each range can answer
 //! without the others. The gateway refuses the other queries, nearly always with a plan by which the
 //! client merges the ranges. The programs `perihelion server` and `dev` do the same
-//! (`strict_gateway`). With `--merge-in-gateway`, and as `Embedded` by default, this server
-//! merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
+//! (`strict_gateway`). With `--merge-in-gateway`, and by default in an `Embedded` account, this
+//! server merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
 
 mod hybrid;
 
@@ -39,7 +39,8 @@ struct Statement {
 }
 
 impl Statement {
-    /// The statement with the settings of a container that functions need.
+    /// Adds two settings of the container, which functions need: the vector embeddings and the kind of
+    /// geometry.
     fn on(self, container: &Container) -> Self {
         let parameters = self
             .parameters
@@ -64,7 +65,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     // Memory for the values that were copied into the program, such as parameters. It is held until this
     // function returns.
     let _copies = service.account.long_reads.hold_copies(program.copied_bytes())?;
-    times.compiled();
+    times.note_compiled();
     let request = Arc::new(QueryRequest {
         rows_max: rows_max(call, &program)?,
         program,
@@ -387,6 +388,8 @@ fn page_answer(page: &QueryPage, container: &Container) -> Answer {
 mod tests {
     use super::*;
 
+    /// A time of the first page that is more than five minutes in the future is ignored: the page then
+    /// sees the current time.
     #[test]
     fn a_page_sees_the_time_of_the_first_page_also_after_the_clock_was_set_back_a_little() {
         let now = Now::from_unix_milliseconds(1_700_000_000_000);

@@ -19,7 +19,8 @@ impl Times {
         Times { began_at: now, compiled_at: now }
     }
 
-    pub(super) fn compiled(&mut self) {
+    /// Notes that the query is compiled now.
+    pub(super) fn note_compiled(&mut self) {
         self.compiled_at = Instant::now();
     }
 }

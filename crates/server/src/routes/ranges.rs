@@ -35,6 +35,7 @@ fn etag(container: &Container) -> String {
 }
 
 fn body(container: &Container, state: &ContainerState, range: &PartitionRange) -> Value {
+    // In a `_rid`, range 0 has the number 1.
     let rid = container.rid.child(ChildKind::PartitionKeyRange, u64::from(range.id) + 1);
     object([
         ("_rid", rid.as_str().into()),

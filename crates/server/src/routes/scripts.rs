@@ -83,9 +83,14 @@ fn quota_name(kind: ScriptKind) -> &'static str {
     }
 }
 
+/// The longest content that clients may send, in bytes: 2 MiB.
+const CONTENT_LENGTH_MAX: &str = "2097152";
+
 fn script_answer(status: Status, body: &Value) -> Answer {
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
-    Answer::json(status, body).with_etag(etag).with_static_header(headers::MAX_CONTENT_LENGTH, "2097152")
+    Answer::json(status, body)
+        .with_etag(etag)
+        .with_static_header(headers::MAX_CONTENT_LENGTH, CONTENT_LENGTH_MAX)
 }
 
 /// The kind of script that a request addresses, the name of the feed of that kind, and the

@@ -51,7 +51,7 @@ fn parse(service: &RegionService, call: &Call) -> Result<TransactionRequest, Ref
         .map_err(|bad| Refusal::gateway(bad.status, bad.reason))
 }
 
-/// Carries out a transaction. `abort` is the abort that a fault rule orders for a write.
+/// Carries out a transaction. With `abort`, a fault rule demands that a write transaction is aborted.
 async fn answer_parsed(
     service: &RegionService,
     call: &Call,
@@ -82,7 +82,8 @@ fn with_idempotency_token(answer: Answer, token: Option<IdempotencyToken>) -> An
     }
 }
 
-/// Refuses a request to an account or a region that has no transactions.
+/// Refuses a request whose host names no account, and a request to an account or a region that has
+/// no transactions.
 fn check_account(service: &RegionService, call: &Call) -> Result<(), Refusal> {
     let host = call.header(&headers::HOST).unwrap_or_default();
     if host.split(['.', ':']).next().unwrap_or_default().is_empty() && !host.starts_with('[') {

@@ -144,7 +144,7 @@ async fn open(store: &TestStore) -> AccountRuntime {
         addresses: Addresses::Hosts,
         memory: MemoryBudget::new(ServerOptions::default().limits.body_bytes_total),
     };
-    // With this clock a page never ends because its time is over.
+    // This clock stands still, so a page never reaches its time limit.
     let clock = Clock::from_fn(|| Duration::from_secs(1_800_000_000));
     let engine = Engine::open(store.clone(), EngineOptions::default().with_clock(clock)).unwrap();
     AccountRuntime::with_engines(options.account, access, vec![Arc::new(engine)]).await.unwrap()
@@ -167,8 +167,8 @@ async fn get(account: &AccountRuntime, path: &str) -> (u16, String) {
     (response.status().as_u16(), text.to_owned())
 }
 
-/// The status of a write.
-async fn write(account: &AccountRuntime, database: &str) -> u16 {
+/// Creates a database. Returns the status.
+async fn create_database(account: &AccountRuntime, database: &str) -> u16 {
     let body = object(&format!(r#"{{"id":"{database}"}}"#));
     let created = account.services[0].engine.create_database(body, None).await;
     created.map_or_else(|refusal| refusal.status, |_| 201)
@@ -180,11 +180,11 @@ async fn write(account: &AccountRuntime, database: &str) -> u16 {
 async fn a_server_whose_disk_is_full_is_alive_and_not_ready_until_the_disk_has_room() {
     let store = TestStore::default();
     let account = open(&store).await;
-    assert_eq!(write(&account, "a").await, 201);
+    assert_eq!(create_database(&account, "a").await, 201);
     assert_eq!(get(&account, "/ready").await, (200, "ok".to_owned()));
 
     store.set_fault(Some(StoreErrorKind::Full));
-    assert_eq!(write(&account, "b").await, 503);
+    assert_eq!(create_database(&account, "b").await, 503);
     for path in ["/ready", "/status", "/_perihelion/ready"] {
         assert_eq!(get(&account, path).await, (503, "full".to_owned()), "{path}");
     }
@@ -196,7 +196,7 @@ async fn a_server_whose_disk_is_full_is_alive_and_not_ready_until_the_disk_has_r
     store.set_fault(None);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(get(&account, "/ready").await, (200, "ok".to_owned()), "maintenance found room");
-    assert_eq!(write(&account, "b").await, 201);
+    assert_eq!(create_database(&account, "b").await, 201);
     account.close(std::future::ready(())).await;
 }
 
@@ -205,7 +205,7 @@ async fn a_server_whose_store_has_failed_is_neither_alive_nor_ready() {
     let store = TestStore::default();
     let account = open(&store).await;
     store.set_fault(Some(StoreErrorKind::Io));
-    assert_ne!(write(&account, "a").await, 201);
+    assert_ne!(create_database(&account, "a").await, 201);
     store.set_fault(None);
     tokio::time::sleep(Duration::from_secs(30)).await;
     for path in ["/ready", "/alive"] {
@@ -252,7 +252,8 @@ async fn point_reads_are_served_while_a_change_feed_is_read_for_long() {
             answers.send(read.status().as_u16()).unwrap();
         }
     });
-    // A timer of tokio would not end the wait, because the worker runs the timers.
+    // The wait has its own timeout: if the feed blocked the only async worker, timers of tokio would not
+    // fire, because that worker runs them.
     let answer = || answered.recv_timeout(Duration::from_secs(60)).inspect_err(|_| store.gate.open());
     let statuses: Result<Vec<u16>, _> = (0..50).map(|_| answer()).collect();
     assert_eq!(statuses, Ok(vec![200; 50]));

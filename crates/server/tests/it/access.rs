@@ -45,7 +45,7 @@ async fn a_signature_with_a_date_far_from_now_is_refused() {
 }
 
 #[tokio::test]
-async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
+async fn the_mode_any_accepts_every_entra_token_and_the_mode_off_every_request() {
     for (mode, token, status) in [
         (AuthMode::Any, "type%3Daad%26ver%3D1.0%26sig%3DeyJhbGciOiJub25lIn0.e30.x", 200),
         (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),

@@ -156,7 +156,7 @@ async fn a_document_may_be_nested_as_deep_in_a_batch_as_alone() {
 /// request reads, and not those that it writes. The answer to a hundred patches of large documents had up
 /// to 200 MB.
 #[tokio::test]
-async fn the_documents_that_a_bulk_request_writes_count_as_its_answer() {
+async fn the_documents_that_a_bulk_request_writes_count_towards_the_size_of_its_answer() {
     let world = World::new(PLAIN_CONTAINER).await;
     for id in 0..6 {
         let document = format!(r#"{{"id":"{id}","pk":"a","text":"{}"}}"#, "x".repeat(900_000));

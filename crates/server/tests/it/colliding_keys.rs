@@ -10,7 +10,8 @@ use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{World, batch, docs, documents, ids, query};
 
-/// The key of the victim. The hash of a key of this length reads three blocks.
+/// The key of the victim. It fills three blocks of the hash, of 16 bytes each. The attacker's key differs
+/// from it in the first two blocks.
 const VICTIM: &str = "tenant-7f0d2c1e-contoso-production-0123456789!";
 
 const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]}}"#;

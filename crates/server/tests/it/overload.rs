@@ -31,6 +31,7 @@ struct Scale {
     slow_readers: usize,
     greedy: usize,
     well_behaved: usize,
+    /// How long each measurement takes. A warm-up of a quarter of this time comes before it.
     phase: Duration,
     /// Whether this is the small load of a test run.
     is_small: bool,

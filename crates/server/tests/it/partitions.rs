@@ -47,8 +47,8 @@ async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
     world.stop().await;
 }
 
-/// One range takes up to 10,000 RU/s. With a higher throughput a new container has a range for each
-/// 6,000 RU/s.
+/// One range takes up to 10,000 RU/s. A new container with a higher throughput has one range per
+/// 6,000 RU/s, rounded up.
 #[tokio::test]
 async fn a_container_with_high_throughput_starts_with_several_ranges() {
     let world = World::new(PLAIN_CONTAINER).await;

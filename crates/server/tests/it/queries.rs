@@ -132,7 +132,8 @@ async fn filters_without_order_use_an_index_too_and_keep_the_order_of_creation()
     world.stop().await;
 }
 
-/// The poll of the published provider: an equality, a long IN list and a bound.
+/// The poll that the published provider `duroxide-cdb` sends: an equality, a long IN list and an upper
+/// bound.
 #[tokio::test]
 async fn an_indexed_poll_by_slots_reads_only_what_it_returns() {
     let world = with_documents(PLAIN_CONTAINER, 3000, |n| {
@@ -262,7 +263,8 @@ async fn a_subquery_over_all_documents_is_evaluated_before_the_outer_query() {
     world.stop().await;
 }
 
-/// A client can forge the numbers in a continuation token. The server must still answer.
+/// A client can forge the numbers in a continuation token. The server must answer such a request with
+/// a page or with 400.
 #[tokio::test]
 async fn a_continuation_with_the_greatest_numbers_is_answered() {
     let world = with_documents(PLAIN_CONTAINER, 3, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
@@ -274,6 +276,7 @@ async fn a_continuation_with_the_greatest_numbers_is_answered() {
     };
     let first = world.send(page(None)).await;
     let token = first.header("x-ms-continuation").expect("there are more rows").to_owned();
+    // The rows still to skip (OFFSET) and to take (LIMIT), the pages and the rows so far.
     let number_names = ["SKP", "TAK", "RT", "TRC"];
     let names: Vec<_> = number_names.into_iter().filter(|name| token.contains(&format!("{name}:"))).collect();
     assert!(names.contains(&"SKP") && names.contains(&"TAK"), "{token}");
@@ -350,7 +353,7 @@ async fn a_query_prints_the_numbers_of_whole_documents_in_the_form_of_queries() 
             let page = world.send(call).await;
             assert!(page.text().contains(&format!(r#""n":{in_query},"#)), "{text}: {}", page.text());
         }
-        // Except for its numbers, a row equals the document of a point read.
+        // The other members are the same, such as the etag.
         let rows = world.query(&format!("SELECT * FROM c WHERE c.id = '{id}'")).await;
         assert_eq!(rows[0].get("_etag"), read.json().unwrap().get("_etag"));
     }

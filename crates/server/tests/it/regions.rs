@@ -71,7 +71,7 @@ async fn a_public_endpoint_that_leaves_too_few_ports_for_the_regions_is_refused(
     let public = Some("https://db.internal:65533/".to_owned());
     let options = ServerOptions { public_endpoint: public, ..three_regions() };
     let error = Server::start(options).await.unwrap_err();
-    assert!(error.to_string().contains("3 ports after the one of the public endpoint"), "{error}");
+    assert!(error.to_string().contains("3 ports after the port of the public endpoint"), "{error}");
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ fn resumed(text: &str, filter: &str) -> HttpRequest {
     call.body(format!(r#"{{"query":"{text}","resumeFilter":{filter}}}"#))
 }
 
+/// The ids of the rows, one digit each, as one text.
 async fn ids(world: &World, text: &str, filter: &str) -> String {
     let answer = world.send(resumed(text, filter)).await;
     assert_eq!(answer.status, 200, "{filter}: {}", answer.text());
@@ -43,6 +44,7 @@ async fn rids(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn a_query_goes_on_at_or_after_a_value() {
     let world = world().await;
+    // `[]` stands for a missing value.
     for (filter, expected) in [
         (r#"{"value":[[]],"exclude":false}"#, "0123456789"),
         (r#"{"value":[[]],"exclude":true}"#, "23456789"),
@@ -72,7 +74,8 @@ async fn a_rid_says_which_of_equal_rows_is_meant() {
     };
     assert_eq!(ids(&world, ASCENDING, &at("1", 5, false)).await, "56789");
     assert_eq!(ids(&world, ASCENDING, &at("1", 5, true)).await, "6789");
-    // The document may have been changed or deleted since the filter was made.
+    // A document may have been changed or deleted since the filter was made, so no row may have both the
+    // value and the `_rid`.
     assert_eq!(ids(&world, ASCENDING, &at("0", 5, true)).await, "456789");
     // The service sends hashes of arrays and objects.
     let array = r#"{"type":"array","low":-6706074647855398782,"high":9031114912533472255}"#;

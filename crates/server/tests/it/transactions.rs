@@ -26,6 +26,7 @@ async fn world() -> World {
     with_options(ServerOptions { management: true, ..ServerOptions::default() }).await
 }
 
+/// A server with these options and the containers `c` and `other`, of four partitions each.
 async fn with_options(mut options: ServerOptions) -> World {
     options.account.partitions = 4;
     let world = World::with_options(options, PLAIN_CONTAINER).await;

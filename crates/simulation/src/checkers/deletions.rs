@@ -1,4 +1,4 @@
-//! Deletions: an instance that was deleted stays deleted, and none is half deleted. Once a
+//! Deletions: an instance that was deleted stays deleted, and no instance is half deleted. Once a
 //! deletion was answered, no process writes a state of the instance or of its children again,
 //! and their partitions have nothing but tombstones. No deletion is left under way, and no
 //! child is left whose parent was deleted. If the user has started an instance of the same name

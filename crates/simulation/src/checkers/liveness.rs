@@ -66,7 +66,7 @@ fn is_ended_as(state: &Value, ending: &Ending) -> bool {
     }
 }
 
-/// For a run that hangs: the instances that have not ended by their last state.
+/// For a run that hangs: the instances whose last state says that they have not ended.
 fn unfinished(evidence: &Evidence) -> Vec<String> {
     let is_running = |state: &&Value| !matches!(state["status"].as_str(), Some("Completed" | "Failed"));
     let mut names: Vec<String> = last_states(evidence)

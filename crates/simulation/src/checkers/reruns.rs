@@ -89,7 +89,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         locks.insert(key, Lock { from_ms, ..lock });
     }
     for (name, runs) in &evidence.runs {
-        // The inputs of some activities are stored in parts, and their locks have no name.
+        // The locks of an activity whose input is stored in parts are not counted: they do not show
+        // the name of the activity.
         if let Some(locked) = locked.get(name)
             && runs.len() > *locked
         {

@@ -2,9 +2,9 @@
 //! read. Layout version 3 has one new form: the list of consumed completions in a state.
 //!
 //! - The list is written only after the container has layout version 3.
-//! - The version is raised only when no process of an earlier version has a recent heartbeat. A process
-//!   that was silent for longer does not count as live, and neither does one whose first heartbeat was
-//!   written after the heartbeats were read for the last time before the version is raised.
+//! - The version is raised only when no process of an earlier version has a recent heartbeat. One
+//!   exception: the heartbeats are read a moment before the version is raised, so a process whose first
+//!   heartbeat is written in that moment may be overlooked.
 //! - A process of an earlier version commits no turn of an instance whose state has the list.
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ const LIST_VERSION: u64 = 3;
 const ALIVE_FOR_MS: u64 = 36_000;
 
 /// The times of heartbeats are known in whole seconds, and the heartbeats are read some time before the
-/// version is raised. So a heartbeat may be this much younger.
+/// version is raised. So a process may count as dead this much before [`ALIVE_FOR_MS`] has passed.
 const HEARTBEAT_ERROR_MAX_MS: u64 = 2_000;
 
 /// The heartbeats are read at most this long before the version is raised.

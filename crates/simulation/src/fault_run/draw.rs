@@ -79,12 +79,14 @@ pub struct Draw {
     /// The request units per second of the container until the faults end; `None` for no limit.
     pub throughput: Option<u32>,
     pub workers: Vec<WorkerSettings>,
-    /// The number of workers whose first processes are of an earlier layout version: the first ones.
+    /// The number of workers that begin with a process of an earlier layout version. They are the first
+    /// of `workers`.
     pub old_workers: usize,
     /// How the user deletes an instance with all its children: in two phases, or by a transaction.
-    pub user: CrossInstance,
+    pub user_cross_instance: CrossInstance,
     /// How far each worker's clock is ahead at first, in milliseconds.
     pub clock_skew_ms: Vec<i64>,
+    /// The time from the end of a process to its next start on the same host.
     pub restart_after: Duration,
     pub retention: RetentionOptions,
     /// Faults of single requests.
@@ -109,7 +111,8 @@ pub fn draw(seed: u64, size: Size, bug: Option<Bug>) -> Draw {
     if bug.is_none() {
         draw_cross_instance(seed, &mut draw);
     }
-    // Only a process that cannot run a workflow patches its messages.
+    // `UnfencedMessage` changes patches of messages. Only a process that cannot run the workflow of a
+    // message sends such patches.
     let draws_registries = bug == Some(Bug::UnfencedMessage) || fleet::draws_registries();
     fleet::draw(seed, draws_registries, &mut draw);
     draw
@@ -130,6 +133,7 @@ fn draw_faulty_run(seed: u64, size: Size) -> Draw {
     let begin = |rng: &mut fastrand::Rng| faults_until.mul_f64(rng.f64() * 0.8);
     let mut scenarios = Vec::new();
     for _ in 0..rng.usize(if is_full { 3..=8 } else { 2..=4 }) {
+        // The two scenarios with many requests are rare.
         let scenario = match rng.u8(..90) {
             0 => STAGED,
             1..=3 => FAN_OUT,
@@ -157,7 +161,7 @@ fn draw_faulty_run(seed: u64, size: Size) -> Draw {
         episodes: draw_episodes(&mut rng, worker_count, faults_until),
         incidents: draw_incidents(&mut rng, worker_count, partitions, has_regions, faults_until),
         workers,
-        user: CrossInstance::Outbox,
+        user_cross_instance: CrossInstance::Outbox,
         faults_until,
         scenarios,
         storms,
@@ -174,7 +178,7 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
         // Drawn afterwards: see `draw_cross_instance`.
         cross_instance: CrossInstance::Outbox,
         dispatchers: rng.usize(1..=3),
-        workers: rng.usize(1..=3),
+        activity_workers: rng.usize(1..=3),
         attempts_max: ATTEMPTS_MAX,
         lock_timeout: Duration::from_secs([4, 4, 10, 30][rng.usize(..4)]),
         retention,
@@ -192,7 +196,7 @@ fn draw_cross_instance(seed: u64, draw: &mut Draw) {
     let modes = [CrossInstance::Outbox, CrossInstance::Auto, CrossInstance::Transaction];
     let common_mode = modes[rng.usize(..modes.len())];
     let is_mixed = rng.bool();
-    draw.user = modes[rng.usize(..modes.len())];
+    draw.user_cross_instance = modes[rng.usize(..modes.len())];
     for worker in &mut draw.workers {
         worker.cross_instance = if is_mixed { modes[rng.usize(..modes.len())] } else { common_mode };
     }
@@ -203,6 +207,7 @@ fn draw_faults(rng: &mut fastrand::Rng) -> RandomFaults {
     let faults: Vec<Fault> = Fault::RANDOM.into_iter().filter(|_| rng.bool()).collect();
     RandomFaults {
         faults,
+        // From 10 % down to 0.16 %, and each order of magnitude is equally likely.
         fault_rate: 10f64.powf(-1.0 - 1.8 * rng.f64()),
         repeat_rate: rng.f64() * 0.9,
         has_worker_failed: false,

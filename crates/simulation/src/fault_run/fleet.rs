@@ -2,13 +2,13 @@
 //! drawn apart from the rest, so that a seed draws the same faults with and without it.
 //!
 //! - In a third of the runs the container has so few request units that the engine throttles.
-//! - With the variable `SIMULATION_REGISTRIES`, in a quarter of the runs with several processes these
-//!   have different registries, as in a rolling deployment: some orchestrations and activities are not
-//!   registered in each process. Not without it, because some of these runs do not end: an activity of a
-//!   session whose owner cannot run it waits as long as that owner lives, and activities that never end
-//!   may take all workers of the one process that can run the others.
-//! - In a sixth of the runs with several processes, some begin as processes of an earlier layout version
-//!   and are replaced one after the other.
+//! - With the variable `SIMULATION_REGISTRIES`, in a quarter of the runs with several processes, the
+//!   processes have different registries, as in a rolling deployment: some of them lack orchestrations
+//!   and activities. This needs the variable, because some of these runs do not end. An activity of a
+//!   session waits as long as the owner of the session lives, even if the owner cannot run the activity.
+//!   And activities that never end can occupy the only process that can run the other activities.
+//! - In a sixth of the runs with several processes, some processes are of an earlier layout version at
+//!   first, and are replaced one after the other.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::workflows::Registered;
 /// Gives `draw` other random numbers than the rest of the run.
 const SALT: u64 = 0x666c_6565_745f_6472;
 
-/// The request units per second of a physical partition, one of these. A workflow takes about 60, and
+/// The choices for the request units per second of a physical partition. A workflow takes about 60, and
 /// each process a few for its polls.
 const PARTITION_UNITS: [u32; 3] = [50, 100, 200];
 
@@ -91,8 +91,8 @@ fn draw_registries(rng: &mut fastrand::Rng, draw: &mut Draw) {
     }
 }
 
-/// The first processes are of the earlier version. Each is replaced at some time. A fan-out is wide
-/// enough that its turns may take the newer form of a state.
+/// The first workers begin with a process of the earlier version. Each is replaced at some time. Half of
+/// these runs get a wide fan-out, whose turns may write the newer form of a state.
 fn draw_versions(rng: &mut fastrand::Rng, draw: &mut Draw) {
     draw.old_workers = rng.usize(1..=draw.workers.len());
     for worker in 0..draw.old_workers {
@@ -104,8 +104,8 @@ fn draw_versions(rng: &mut fastrand::Rng, draw: &mut Draw) {
     }
 }
 
-/// The release of a worker's program, which an upgrade changes. The next process of the worker is of
-/// the new release.
+/// The version of a worker's program: the earlier one until the upgrade, then the new one. The worker's
+/// next process gets it.
 #[derive(Debug, Clone, Default)]
 pub struct Release {
     is_old: Arc<AtomicBool>,
@@ -114,11 +114,11 @@ pub struct Release {
     old_processes: OldProcesses,
 }
 
-/// Names of processes.
+/// The names of processes of the earlier version.
 pub type OldProcesses = Arc<Mutex<BTreeSet<String>>>;
 
 impl Release {
-    /// The release of a worker.
+    /// The release of a new worker.
     pub fn new(is_old: bool, old_processes: &OldProcesses) -> Self {
         Release { is_old: Arc::new(AtomicBool::new(is_old)), old_processes: Arc::clone(old_processes) }
     }
@@ -128,7 +128,8 @@ impl Release {
         self.is_old.load(Ordering::SeqCst)
     }
 
-    /// Makes the worker's next process one of the new release. Returns whether it was old before.
+    /// Makes the worker's next process one of the new version. Returns whether the worker was of the
+    /// earlier version before.
     pub fn upgrade(&self) -> bool {
         self.is_old.swap(false, Ordering::SeqCst)
     }

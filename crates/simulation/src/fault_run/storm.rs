@@ -22,8 +22,8 @@ const INSTANCES_MAX: usize = 4;
 const ORCHESTRATIONS: [&str; 9] =
     ["Chain", "Timer", "Parent", "Family", "Family", "Fan", "Eternal", "Session", "Slow"];
 
-/// The scenario of the instance that is started again under the name of a deleted instance: of the
-/// same orchestration, if that ends by itself.
+/// The scenario that runs under the name of a deleted instance. It has the orchestration of the deleted
+/// instance, if that orchestration ends by itself.
 fn scenario_after(orchestration: &str) -> Scenario {
     scenarios::by_name(match orchestration {
         "Chain" => "chain",
@@ -103,8 +103,8 @@ impl Storm {
         Ok((all_deleted, all_endings))
     }
 
-    /// Whether the name of this instance is used again: every second one. The first of them follows from
-    /// a time that is drawn anyway, so that a seed draws the same faults as before.
+    /// Whether the name of this instance is used again. Every second name of a storm is. A time that is
+    /// drawn anyway decides whether the first name is one of them.
     fn is_started_again(&self, number: usize) -> bool {
         (self.deleted_after.as_millis() + number as u128).is_multiple_of(2)
     }

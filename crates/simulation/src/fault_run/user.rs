@@ -31,7 +31,7 @@ const CLEANUP_POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// idle, a deletion that its process left is given up after a minute, and the reconciler runs.
 const SETTLED_WITHIN: Duration = Duration::from_secs(200);
 
-/// How long the cleanup may take with retention, which tries a tree again after ten minutes.
+/// How long the cleanup may take with retention, which tries to delete a tree again after ten minutes.
 pub const SETTLED_WITH_RETENTION_WITHIN: Duration = Duration::from_secs(800);
 
 /// The time between the cleanup and the idle time. After work, a process polls often at first, and then

@@ -30,7 +30,7 @@ const SESSION_CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
 /// that a session is kept longer than the time between two renewals of a lock.
 const SESSION_IDLE_BEYOND_LOCK: Duration = Duration::from_secs(1);
 
-/// The wait between two attempts of a process to open the provider.
+/// The wait between two attempts of a process to open the provider, and of `keep_turn` to take a turn.
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long the planted bug `TurnKept` waits for a turn at a time.
@@ -45,7 +45,8 @@ pub struct WorkerSettings {
     /// Turns that the process runs at the same time.
     pub dispatchers: usize,
     /// Activities that the process runs at the same time.
-    pub workers: usize,
+    pub activity_workers: usize,
+    /// The number of attempts after which a turn or an activity counts as poison.
     pub attempts_max: u32,
     /// How long locks of instances, activities and sessions last.
     pub lock_timeout: Duration,
@@ -99,7 +100,7 @@ pub fn program(settings: WorkerSettings, shared: Shared) -> Program {
 fn options(settings: &WorkerSettings) -> RuntimeOptions {
     RuntimeOptions {
         orchestration_concurrency: settings.dispatchers,
-        worker_concurrency: settings.workers,
+        worker_concurrency: settings.activity_workers,
         orchestrator_lock_timeout: settings.lock_timeout,
         worker_lock_timeout: settings.lock_timeout,
         session_lock_timeout: settings.lock_timeout,
@@ -113,8 +114,8 @@ fn options(settings: &WorkerSettings) -> RuntimeOptions {
     }
 }
 
-/// Takes a turn and forgets it, as a dispatcher whose task was lost. The lock ends, and the turn is run
-/// elsewhere.
+/// Takes a turn and never ends it, like a dispatcher whose task was lost. When the lock of the turn ends,
+/// the turn is run again.
 async fn keep_turn(provider: CosmosDBProvider, lock_timeout: Duration) {
     while !matches!(provider.fetch_orchestration_item(lock_timeout, KEPT_TURN_WAIT, None).await, Ok(Some(_)))
     {
@@ -135,7 +136,7 @@ async fn open_with_retries(
             tokio::time::sleep(OPEN_PAUSE).await;
             continue;
         };
-        // Before its first heartbeat, which the first fetch begins.
+        // This is early enough: the process sends its first heartbeat after its first fetch.
         if is_old {
             release.record_old(&connection.transport.process.name);
         }

@@ -15,18 +15,18 @@ const SMALLEST_WORKFLOW_UNITS: f64 = 59.5;
 /// The time under load before the measurement begins.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// The largest share of request units that polls, repair looks and membership may use. With at most four
-/// processes for each partition it is a share of the units spent, otherwise of the units
-/// provisioned.
+/// The largest share of request units that polls, repair looks and membership may use. With at
+/// most four processes for each partition it is a share of the units spent, otherwise of the
+/// units provisioned.
 pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 
 /// The largest share of commits that may be lost.
 pub const LOST_SHARE_MAX: f64 = 0.02;
 
-/// The limits of the median and the 99th percentile of pick-ups under load. A pick-up is the time
-/// from the store of a start until a worker runs its first turn.
+/// The limit of the median of pick-ups under load. A pick-up is the time from the moment when a
+/// start is stored until a worker runs the first turn of the workflow.
 pub const PICK_UP_MEDIAN_MAX: Duration = Duration::from_millis(200);
-/// See [`PICK_UP_MEDIAN_MAX`].
+/// The limit of the 99th percentile of pick-ups under load.
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);
 
 /// The least share of the offered workflows that must be completed.
@@ -113,8 +113,8 @@ impl CellOutcome {
         if self.lost_share() > LOST_SHARE_MAX {
             failures.push(format!("lost commits {:.1} %", self.lost_share() * 100.0));
         }
-        for (part, name, limit) in [(0.5, "p50", PICK_UP_MEDIAN_MAX), (0.99, "p99", PICK_UP_P99_MAX)] {
-            match self.window.pick_up(part) {
+        for (quantile, name, limit) in [(0.5, "p50", PICK_UP_MEDIAN_MAX), (0.99, "p99", PICK_UP_P99_MAX)] {
+            match self.window.pick_up(quantile) {
                 Some(pick_up) if pick_up < limit => {}
                 Some(pick_up) => failures.push(format!("pick-up {name} {} ms", pick_up.as_millis())),
                 None => failures.push(format!("pick-up {name} too late")),

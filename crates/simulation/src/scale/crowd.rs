@@ -11,7 +11,7 @@ use copies::{Copies, copy_program};
 use crate::process::Handoff;
 use crate::process_run::Role;
 use crate::scale::programs::{WorkerSettings, Workload, worker_program};
-use crate::scale::{NEVER, Size, measure, open_clients, open_workers};
+use crate::scale::{NO_RESTART, Size, measure, open_clients, open_workers};
 use crate::traffic::{Kind, Traffic, Window};
 use crate::world::{self, World, WorldOptions};
 
@@ -37,19 +37,19 @@ const SETTLE: Duration = Duration::from_secs(30);
 /// The longest wait for the last workflows of the filling.
 const FILL_REST: Duration = Duration::from_secs(30);
 
-/// How much more an idle process may cost with the crowd than without.
+/// The most that an idle process may cost with the crowd, as a multiple of its cost without.
 pub const RATIO_MAX: f64 = 1.05;
 
 /// The measurements of both containers.
 #[derive(Debug, Clone)]
 pub struct CrowdOutcome {
-    /// Ended instances that were to be in the container.
+    /// How many ended instances [`run`] was asked for.
     pub wanted_ended: u64,
-    /// Sleeping instances that were to be in the container.
+    /// How many sleeping instances [`run`] was asked for.
     pub wanted_sleeping: u64,
-    /// Ended instances that were in the container.
+    /// How many ended instances the container had.
     pub ended: u64,
-    /// Sleeping instances that were in the container, each with a pending timer.
+    /// How many sleeping instances the container had, each with a pending timer.
     pub sleeping: u64,
     /// The requests of an idle process in an empty container.
     pub empty: Window,
@@ -110,6 +110,7 @@ fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed:
                 world.run(time_limit, |_| traffic.starts() >= wanted);
                 load.set(0.0, workload);
                 world.run(FILL_REST, |_| traffic.starts_waiting() == 0);
+                // The first turn of each workflow has run. Now the workflows end, or store their timers.
                 world.run(Duration::from_secs(2), |_| false);
             }
             *count = traffic.stop_window(world.elapsed()).starts;
@@ -143,7 +144,7 @@ fn copy(world: &mut World, copies: Vec<Copies>) -> Vec<u64> {
         return Vec::new();
     }
     let copied = Handoff::empty();
-    let host = world.add_host(Role::User, 0, NEVER, copy_program(copies, &copied));
+    let host = world.add_host(Role::User, 0, NO_RESTART, copy_program(copies, &copied));
     world.run(COPIED_WITHIN, |_| copied.has_value());
     world.kill(host);
     match copied.take() {
@@ -162,7 +163,7 @@ fn copy(world: &mut World, copies: Vec<Copies>) -> Vec<u64> {
 /// Starts one process and measures it.
 fn measure_idle(world: &mut World, traffic: &Arc<Traffic>, length: Duration) -> Window {
     let program = worker_program(WorkerSettings::for_load(0.0), 0, Arc::clone(traffic));
-    world.add_host(Role::Worker, 0, NEVER, program);
+    world.add_host(Role::Worker, 0, NO_RESTART, program);
     world.run(SETTLE, |_| false);
     measure(world, traffic, length, || {})
 }

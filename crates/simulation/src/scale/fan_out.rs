@@ -11,20 +11,20 @@ use duroxide_cdb::CommitTier;
 use crate::process::{Handoff, open_provider_with_retries};
 use crate::process_run::Role;
 use crate::scale::programs::WorkerSettings;
-use crate::scale::{NEVER, Size, open_workers};
+use crate::scale::{NO_RESTART, Size, open_workers};
 use crate::traffic::{Traffic, Window};
 use crate::world::{self, Program};
 
 /// The most activities of one process, as a multiple of an even spread.
 pub const LARGEST_SHARE_MAX: f64 = 1.5;
 
-/// The dispatchers and workers of a process.
+/// The number of dispatchers of a process, and also of its activity workers.
 const CONCURRENCY: usize = 8;
 
 /// The request units per second of a partition. All activities are in one logical partition, and
 /// duroxide reads the history of the instance for each activity. With fewer units, throttling
 /// would be measured, and under throttling no process asks for help.
-const PARTITION_UNITS: u32 = 1_000_000;
+const UNTHROTTLED_UNITS: u32 = 1_000_000;
 
 /// The limit of the fan-out's virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -70,18 +70,18 @@ impl FanOutOutcome {
 pub fn run(size: Size, width: u64, seed: u64) -> FanOutOutcome {
     let begun = std::time::Instant::now();
     let traffic = Arc::new(Traffic::default());
-    let size = Size { partition_units: PARTITION_UNITS, ..size };
+    let size = Size { partition_units: UNTHROTTLED_UNITS, ..size };
     let fan_out_runs: Arc<[AtomicU64]> = (0..size.processes).map(|_| AtomicU64::new(0)).collect();
     let settings = WorkerSettings {
         dispatchers: CONCURRENCY,
-        workers: CONCURRENCY,
+        activity_workers: CONCURRENCY,
         fan_out_runs: Arc::clone(&fan_out_runs),
         ..WorkerSettings::default()
     };
     let (took, window) = world::simulate_with(seed, size.world(&traffic), |world| {
         open_workers(world, seed, size, &settings, &traffic);
         let ended = Handoff::empty();
-        world.add_host(Role::User, 0, NEVER, client_program(width, &ended));
+        world.add_host(Role::User, 0, NO_RESTART, client_program(width, &ended));
         traffic.begin_window(world.elapsed());
         world.run(TIME_LIMIT, |_| ended.has_value());
         (ended.take(), traffic.stop_window(world.elapsed()))

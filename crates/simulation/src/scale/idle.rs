@@ -13,9 +13,9 @@ use crate::world;
 /// idle before most of them.
 const STARTS_PER_SECOND: f64 = 0.25;
 
-/// The time until all processes count as idle. A process counts as busy for half a minute after its
-/// start. After that, the others have to read that it is no longer busy: in its heartbeat or, with many
-/// processes, in the roster made from heartbeats.
+/// The time until all processes count as idle. A process counts as busy for half a minute after
+/// its start. After that, the others have to read that it is no longer busy: in its heartbeat or,
+/// with many processes, in the roster (the list of live processes).
 const UNTIL_IDLE: Duration = Duration::from_secs(75);
 
 /// The limit of the 99th percentile of pick-ups.

@@ -12,7 +12,7 @@ use crate::world::{self, WorldOptions};
 /// The most request units per second of a logical partition.
 pub const HOTTEST_UNITS_MAX: f64 = 1_000.0;
 
-/// The step of the world: longer than otherwise, because there are so many processes.
+/// The step of the world. With so many processes, the default step would make a run too slow.
 const STEP: Duration = Duration::from_millis(5);
 
 /// The time with work before the measurement with work.

@@ -1,8 +1,9 @@
 //! The page of the measurements: puts a new measurement in the place of the old one.
 
 /// The page with this text under this title. If the page has a section with the title, the text
-/// replaces the section's beginning: up to the end of its first table or, if the text has no table, of
-/// its first paragraph. What follows is written by hand and stays.
+/// replaces the beginning of the section. If the text has a table, the beginning ends with the
+/// first table of the section, otherwise with its first paragraph. The rest of the section is
+/// written by hand and stays.
 pub fn with_section(page: &str, title: &str, text: &str) -> String {
     let heading = format!("## {title}");
     let new = format!("{heading}\n\n{}", text.trim_end());

@@ -18,8 +18,8 @@ use crate::traffic::Traffic;
 use crate::virtual_clock;
 use crate::world::Program;
 
-/// The most starts of one client that are under way at the same time. With more, the service
-/// cannot keep up, and further starts are left out.
+/// The most starts of one client that are under way at the same time. When so many are under way,
+/// the service does not keep up, and further starts are left out.
 const STARTS_UNDER_WAY_MAX: u64 = 20_000;
 
 /// The duration of an activity of a fan-out. Idle processes read the heartbeats every six
@@ -36,7 +36,7 @@ pub struct WorkerSettings {
     /// Turns that each process runs at the same time.
     pub dispatchers: usize,
     /// Activities that each process runs at the same time.
-    pub workers: usize,
+    pub activity_workers: usize,
     /// How many activities of fan-outs each process has run, by the number of the process.
     pub fan_out_runs: Arc<[AtomicU64]>,
     /// How many turns of fan-outs all processes have run, whether or not they were committed.
@@ -44,12 +44,16 @@ pub struct WorkerSettings {
 }
 
 impl WorkerSettings {
-    /// As many dispatchers and workers as the load needs. `starts_per_second` is the share of
+    /// As many dispatchers and activity workers as the load needs. `starts_per_second` is the share of
     /// one process.
     pub fn for_load(starts_per_second: f64) -> Self {
         let concurrency = (starts_per_second * SECONDS_PER_WORKFLOW).ceil() as usize;
         let concurrency = concurrency.clamp(CONCURRENCY_MIN, CONCURRENCY_MAX);
-        WorkerSettings { dispatchers: concurrency, workers: concurrency, ..WorkerSettings::default() }
+        WorkerSettings {
+            dispatchers: concurrency,
+            activity_workers: concurrency,
+            ..WorkerSettings::default()
+        }
     }
 }
 
@@ -130,7 +134,7 @@ impl Load {
     }
 }
 
-/// The program of a worker process. `number` is its number.
+/// The program of a worker process. `number` is the index of its counter in `fan_out_runs`.
 pub fn worker_program(settings: WorkerSettings, number: u32, traffic: Arc<Traffic>) -> Program {
     Arc::new(move |connection| {
         let (settings, traffic) = (settings.clone(), Arc::clone(&traffic));
@@ -138,7 +142,7 @@ pub fn worker_program(settings: WorkerSettings, number: u32, traffic: Arc<Traffi
             let provider = open_provider_with_retries(&connection, CommitTier::default()).await;
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
-                worker_concurrency: settings.workers,
+                worker_concurrency: settings.activity_workers,
                 observability: ObservabilityConfig { log_level: "off".to_owned(), ..Default::default() },
                 ..RuntimeOptions::default()
             };
@@ -168,17 +172,17 @@ fn activities(settings: &WorkerSettings, number: usize) -> ActivityRegistry {
 
 fn orchestrations(settings: &WorkerSettings, traffic: Arc<Traffic>) -> OrchestrationRegistry {
     let fan_out_turns = Arc::clone(&settings.fan_out_turns);
-    let begin = move |context: &OrchestrationContext| {
+    let record_turn = move |context: &OrchestrationContext| {
         traffic.record_turn(&context.instance_id(), virtual_clock::elapsed());
     };
-    let [smallest, chain, timer, parent] = [0; 4].map(|_| begin.clone());
+    let [record_smallest, record_chain, record_timer, record_parent] = [0; 4].map(|_| record_turn.clone());
     OrchestrationRegistry::builder()
         .register("Smallest", move |context: OrchestrationContext, input: String| {
-            smallest(&context);
+            record_smallest(&context);
             async move { context.schedule_activity("Step", input).await }
         })
         .register("Chain", move |context: OrchestrationContext, input: String| {
-            chain(&context);
+            record_chain(&context);
             async move {
                 for _ in 0..2 {
                     context.schedule_activity("Step", input.clone()).await?;
@@ -187,21 +191,21 @@ fn orchestrations(settings: &WorkerSettings, traffic: Arc<Traffic>) -> Orchestra
             }
         })
         .register("Timer", move |context: OrchestrationContext, input: String| {
-            timer(&context);
+            record_timer(&context);
             async move {
                 context.schedule_timer(Duration::from_millis(500)).await;
                 context.schedule_activity("Step", input).await
             }
         })
         .register("Parent", move |context: OrchestrationContext, input: String| {
-            parent(&context);
+            record_parent(&context);
             async move { context.schedule_sub_orchestration("Child", input).await }
         })
         .register("Child", |context: OrchestrationContext, input: String| async move {
             context.schedule_activity("Step", input).await
         })
         .register("Sleep", move |context: OrchestrationContext, input: String| {
-            begin(&context);
+            record_turn(&context);
             async move {
                 context.schedule_timer(SLEEP).await;
                 Ok(input)
@@ -242,8 +246,8 @@ pub(super) fn client_program(load: &Load, number: u32, clients: u32, seed: u64) 
                     next_at = Instant::now();
                     continue;
                 }
-                let mean = f64::from(clients) / starts_per_second;
-                next_at += Duration::from_secs_f64(-mean * (1.0 - rng.f64()).ln());
+                let mean_pause_s = f64::from(clients) / starts_per_second;
+                next_at += Duration::from_secs_f64(-mean_pause_s * (1.0 - rng.f64()).ln());
                 if next_at > Instant::now() {
                     tokio::select! {
                         () = tokio::time::sleep_until(next_at) => {}

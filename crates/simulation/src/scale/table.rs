@@ -14,9 +14,9 @@ use crate::traffic::{Kind, Window};
 /// The table of cells under load.
 pub fn cells(outcomes: &[CellOutcome]) -> String {
     let mut text = format!(
-        "Limits: overhead (polls, looks, heartbeats) at most {:.0} % of the RU spent where N <= 4P, else of the \
-         RU provisioned; lost commits at most {:.0} % of commits; pick-up of a start by another process p50 under {} ms, \
-         p99 under {} ms; at least {:.0} % of the offered workflows done.\n\n",
+        "Limits: overhead (polls, repair looks, heartbeats) at most {:.0} % of the RU spent where N <= 4P, else of \
+         the RU provisioned; lost commits at most {:.0} % of commits; pick-up of a start by another process p50 under \
+         {} ms, p99 under {} ms; at least {:.0} % of the offered workflows done.\n\n",
         cell::OVERHEAD_SHARE_MAX * 100.0,
         cell::LOST_SHARE_MAX * 100.0,
         cell::PICK_UP_MEDIAN_MAX.as_millis(),
@@ -99,7 +99,7 @@ pub fn idle_row(outcome: &IdleOutcome) -> String {
 pub fn membership(outcomes: &[MembershipOutcome]) -> String {
     let mut text = format!(
         "Limit: the hottest logical partition under {HOTTEST_UNITS_MAX:.0} RU/s.\n\n\
-         | N | P | starts/s | heartbeats RU/s | polls and looks RU/s | hottest partition RU/s | 429/s | requests/s | verdict |\n\
+         | N | P | starts/s | heartbeats RU/s | polls and repair looks RU/s | hottest partition RU/s | 429/s | requests/s | verdict |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
     );
     for outcome in outcomes {
@@ -166,9 +166,9 @@ pub fn crowd(outcome: &CrowdOutcome) -> String {
     )
 }
 
-fn pick_up(window: &Window, part: f64) -> String {
+fn pick_up(window: &Window, quantile: f64) -> String {
     let ms = |time: Duration| format!("{} ms", time.as_millis());
-    window.pick_up(part).map_or("too late".to_owned(), ms)
+    window.pick_up(quantile).map_or("too late".to_owned(), ms)
 }
 
 fn verdict(failures: &[String]) -> String {

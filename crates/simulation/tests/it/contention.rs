@@ -134,7 +134,7 @@ fn a_process_that_was_cut_off_in_a_chain_overwrites_nothing() {
 }
 
 #[test]
-fn a_process_that_was_cut_off_cannot_complete_an_activity_of_another() {
+fn a_process_that_was_cut_off_cannot_complete_an_activity_of_another_process() {
     check_cut_off(by_name("slow"), CUT_OFF, |_, _| true);
 }
 
@@ -144,9 +144,10 @@ fn a_process_that_was_cut_off_from_a_queue_overwrites_nothing() {
 }
 
 /// The process that was cut off and the reconciler of another process both unpack the same
-/// bundle.
+/// bundle. Each activity must still be created only once. The cut begins with a request that
+/// unpacks the bundle, or with the request before it.
 #[test]
-fn a_bundle_that_two_processes_unpack_is_unpacked_once() {
+fn two_processes_that_unpack_one_bundle_create_no_activity_twice() {
     check_cut_off(WIDE_FAN, CUT_OFF_LONG, |without_faults, index| {
         let unpacking_requests = &without_faults.unpacking_requests;
         unpacking_requests.contains(&index) || unpacking_requests.contains(&(index + 1))
@@ -161,7 +162,7 @@ fn turns_of_several_processes_on_one_instance_are_committed_one_by_one() {
     for seed in 0..CROWDED_SEEDS {
         let processes = 2 + usize::from(seed % 3 == 0);
         let tier = if seed % 4 == 3 { CommitTier::Optimistic } else { CommitTier::Cached };
-        let settings = Settings { tier, dispatchers: 2, workers: 1, ..Settings::default() };
+        let settings = Settings { tier, dispatchers: 2, activity_workers: 1, ..Settings::default() };
         let plan = FaultPlan::Random(Box::new(RandomFaults::latency_only(seed, LATENCY_MAX_MS)));
         let outcome = run(Case { processes, settings, seed, ..Case::of(CROWDED, plan) });
         if !outcome.problems.is_empty() {

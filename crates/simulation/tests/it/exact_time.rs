@@ -1,5 +1,5 @@
 //! The time of the simulated world: answers, kills and restarts come at their exact moments,
-//! whatever the windows are, and hosts see each other's writes in the order of time.
+//! however long the world's windows are, and hosts see each other's writes in the order of time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 /// The virtual time of a test.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// A long window, in which the harness itself does nothing.
+/// The length of a window: much longer than the time between two events of a test.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// The time of a request to the server and of its answer back, without faults.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// The notes of programs: a number, and the virtual time of the note.
+/// The notes that programs make: each is a number and the virtual time of the note.
 type Notes = Arc<Mutex<Vec<(u64, Duration)>>>;
 
 fn note(notes: &Notes, number: u64) {
@@ -65,8 +65,8 @@ async fn write_often(connection: Connection, notes: Notes) {
     }
 }
 
-/// Reads the document from second 2 on, 7 ms after each answer, and notes each number when it sees it for
-/// the first time.
+/// Reads the document from second 2 on, 7 ms after each answer, and notes each number when it sees
+/// the number for the first time.
 async fn read_often(connection: Connection, notes: Notes) {
     let user = User::open(connection).await;
     user.container().find::<Value>("i", "first").await.expect("no fault");
@@ -107,7 +107,7 @@ fn a_host_sees_the_writes_of_another_host_in_the_order_of_time() {
     }
 }
 
-/// Notes its start, and kills itself after 130 ms.
+/// Notes its start as 0, and kills itself after 130 ms. So it never comes to the note 1.
 async fn kill_itself_soon(connection: Connection, notes: Notes) {
     note(&notes, 0);
     tokio::time::sleep(Duration::from_millis(130)).await;

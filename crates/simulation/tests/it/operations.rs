@@ -2,9 +2,10 @@
 //! request of each operation fails, in many ways, one fault per run.
 //!
 //! The program of an operator calls the operation. Some cases have a runtime beside the
-//! operator; its requests never fail. The call must succeed, unless the operator is killed.
-//! A killed operator is restarted and repeats the operation. Then the result must be the
-//! same as of one call, except that a message or an activity may be enqueued twice.
+//! operator; the requests of that runtime never fail. The call must succeed, unless the
+//! operator is killed. A killed operator is restarted and repeats the operation. Then the
+//! result must be the same as of one call, except that a message or an activity may be
+//! enqueued twice.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -453,7 +454,7 @@ fn check(case: Case) {
 #[test]
 fn every_request_of_opening_may_fail() {
     let requests = open(None).expect("opening without faults");
-    assert!(requests > 2, "opening takes more than {requests} requests");
+    assert!(requests > 2, "opening takes only {requests} requests");
     for index in 0..requests {
         for fault in Fault::RANDOM.into_iter().filter(|fault| *fault != Fault::Kill) {
             if let Err(problem) = open(Some((index, fault))) {

@@ -22,7 +22,7 @@ const HANDLED_WITHIN: Duration = Duration::from_millis(2500);
 /// each other without a gap, and long enough that there are not too many turns.
 const LATENCY_MAX_MS: u64 = 30;
 
-/// The time between two checks of the user whether the workflow has ended.
+/// The time between two reads of the user, who waits until the workflow has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The limit of a run's virtual time.
@@ -35,7 +35,7 @@ fn event_latency(seed: u64, dispatchers: usize, processes: usize) -> Option<Dura
     world::simulate(seed, 1, |world| {
         let activity_log = ActivityLog::default();
         for _ in 0..processes {
-            let settings = Settings { dispatchers, workers: 3, ..Settings::default() };
+            let settings = Settings { dispatchers, activity_workers: 3, ..Settings::default() };
             world.add_host(
                 Role::Worker,
                 0,

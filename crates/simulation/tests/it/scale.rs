@@ -11,7 +11,7 @@ use perihelion_simulation::traffic::{Kind, Window};
 /// The virtual time that a cell is measured for.
 const LENGTH: Duration = Duration::from_secs(6);
 
-/// About the request units of the smallest workflow that another process starts.
+/// The approximate request units of the smallest workflow when another process starts it.
 const WORKFLOW_UNITS: f64 = 66.0;
 
 fn run(size: Size, load: f64, workload: Workload) -> CellOutcome {
@@ -30,7 +30,7 @@ fn one_process_keeps_all_limits() {
     }
     let polls = window.sum(&[Kind::SlicePoll, Kind::RangePoll]);
     assert!(polls.request_units > 0.0, "polls cost nothing");
-    assert_eq!(window.starts_waiting, 0, "every start was picked up");
+    assert_eq!(window.starts_waiting, 0, "some starts were not picked up");
     assert_eq!(window.pick_ups.len() as u64, window.starts);
     let units = window.sum(&[Kind::Start, Kind::Work]).request_units / window.completions as f64;
     assert!((units - WORKFLOW_UNITS).abs() < 6.0, "a workflow costs {units:.1} RU");
@@ -45,8 +45,9 @@ fn two_processes_lose_few_commits_and_poll_little() {
     assert!(outcome.throughput_share() >= 0.85, "{}", outcome.throughput_share());
 }
 
-/// Processes that were idle do not ask each other for help at once when the load rises: the
-/// first turn of an instance in a shared slice needs a durable lock.
+/// When the load rises, processes that were idle do not ask each other for help at once. Help makes
+/// slices shared, and that costs: the first turn of an instance in a shared slice needs a durable
+/// lock.
 #[test]
 fn a_sudden_load_costs_no_more_than_a_steady_one() {
     let outcome = run(Size::new(2, 2), 0.2, Workload::Smallest);
@@ -76,7 +77,7 @@ fn an_overloaded_cell_is_throttled_and_breaks_its_limits() {
 fn one_idle_process_keeps_all_limits() {
     let outcome = idle::run(Size::new(1, 1), Duration::from_secs(60), Duration::from_secs(120), 1);
     assert_eq!(outcome.failures(), [""; 0]);
-    assert!(outcome.requests_per_second() > 0.1, "an idle process polls");
+    assert!(outcome.requests_per_second() > 0.1, "an idle process does not poll");
     assert!(outcome.trickle.starts > 10, "{} starts", outcome.trickle.starts);
 }
 
@@ -95,8 +96,8 @@ fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
     let outcome = fan_out::run(Size::new(4, 1), 600, 1);
     println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
     assert!(outcome.took.is_some() && outcome.reruns() == 0);
-    assert!(outcome.runs.iter().all(|runs| *runs > 0), "all processes help: {:?}", outcome.runs);
-    // One turn takes the completions of all processes that a poll has found.
+    assert!(outcome.runs.iter().all(|runs| *runs > 0), "a process ran no activity: {:?}", outcome.runs);
+    // A poll finds completions from all processes, and one turn takes all that the poll has found.
     assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
 }
 

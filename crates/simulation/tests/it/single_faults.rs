@@ -60,11 +60,11 @@ const OUTBOX: &[CrossInstance] = &[CrossInstance::Outbox];
 /// One worker that uses transactions.
 const TRANSACTION: &[CrossInstance] = &[CrossInstance::Transaction];
 
-/// Two workers of one container.
+/// Two workers of one container: the first uses transactions, the second uses the outbox.
 const MIXED: &[CrossInstance] = &[CrossInstance::Transaction, CrossInstance::Outbox];
 
-/// Runs a scenario with its workers and, if there is one, the fault at the request with that
-/// number.
+/// Runs a scenario with these workers. `fault_at` is the number of the request that fails, and its
+/// fault.
 fn run(scenario: Scenario, workers: Workers, fault_at: Option<(u64, Fault)>) -> Outcome {
     world::simulate(1, 1, |world| {
         let activity_log = ActivityLog::default();
@@ -88,7 +88,8 @@ fn run(scenario: Scenario, workers: Workers, fault_at: Option<(u64, Fault)>) -> 
             None if is_done => Vec::new(),
             None => vec![format!("the run hangs; activities ran: {:?}", activity_log.runs())],
         };
-        // With several workers one may take the other's work when the other's request is lost.
+        // With several workers, calls may fail: when a request of one worker is lost, another worker
+        // may take its work.
         if world.network().kills() == 0
             && let [provider] = &providers[..]
             && let Some(provider) = provider.take()
@@ -167,7 +168,7 @@ fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool) {
     check_workers(scenario, in_tier(CommitTier::Durable), &is_chosen, Fault::few_for_request);
 }
 
-/// One worker that uses the outbox.
+/// One worker that uses the outbox and this commit tier.
 fn in_tier(tier: CommitTier) -> Workers {
     Workers { tier, cross_instance: OUTBOX }
 }
@@ -214,7 +215,8 @@ fn check_workers(
     assert!(failed.is_empty(), "{name}, {workers:?}: {} of {runs} runs fail: {names:?}", failed.len());
 }
 
-/// Without faults, workers that use transactions write no outbox, and others no transaction.
+/// Without faults, workers that use transactions create no outbox, and workers that use the outbox
+/// send no transaction.
 fn check_cross_instance(without_faults: &Outcome, workers: Workers) {
     let Outcome { transactions, outboxes, .. } = without_faults;
     match workers.cross_instance {
@@ -223,7 +225,7 @@ fn check_cross_instance(without_faults: &Outcome, workers: Workers) {
             "{transactions} transactions and {outboxes} outboxes"
         ),
         OUTBOX => assert_eq!(*transactions, 0),
-        _ => assert!(*transactions > 0, "one of two workers uses transactions"),
+        _ => assert!(*transactions > 0, "no worker has used a transaction"),
     }
 }
 
@@ -286,8 +288,8 @@ fn requests_of_a_staged_turn_may_fail() {
     check_workers(STAGED, in_tier(CommitTier::Durable), is_chosen, |_| vec![Fault::Kill]);
 }
 
-/// The scenarios with messages between instances, in which every request of a process that uses
-/// transactions fails: starts and results of children, and a detached start.
+/// The scenarios with messages between instances: starts and results of children, and a detached
+/// start. They also run with workers that use transactions.
 const BETWEEN_INSTANCES: [&str; 2] = ["parent", "detach"];
 
 #[test]

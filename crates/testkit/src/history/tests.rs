@@ -217,8 +217,8 @@ enum Store {
     SeparateReads,
 }
 
-/// A history of several clients. Transaction number n takes effect at time 1000 n. It begins and
-/// ends up to 10,000 before and after that time.
+/// A history of several clients. Transaction number n takes effect at time 1000 n. It begins up to
+/// 10,000 before that time, and ends up to 10,000 after it.
 fn random_history(store: Store, seed: u64) -> Vec<Transaction> {
     const KEYS: usize = 5;
     let mut random = Random::new(seed);

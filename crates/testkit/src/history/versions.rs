@@ -92,8 +92,8 @@ impl<'h> Versions<'h> {
         anomalies
     }
 
-    /// A list may not end between two appends of one transaction. Where another transaction
-    /// appended between the two, the graph has a cycle of writes.
+    /// A read list may not end between two appends of one transaction. If another transaction has
+    /// appended between the two, `cycles` finds that as a cycle of writes.
     fn check_last_element(&self, reader: usize, key: Key, list: &[Element]) -> Option<Anomaly> {
         let last = list.last()?;
         let writer = *self.writers.get(&(key, *last))?;

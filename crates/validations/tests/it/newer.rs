@@ -1,15 +1,17 @@
-//! Validations that duroxide 0.1.31 added. The build against 0.1.29
-//! (`compat/duroxide-0.1.29`) leaves them out. One validation takes one more argument:
-//! the version of duroxide that is stamped on the history it creates. That validation is
-//! not in the list. It has its own tests here, with a version before and a version after a
-//! change in duroxide.
+//! Validations that duroxide 0.1.32 has and 0.1.29 lacks. The build against 0.1.29
+//! (`compat/duroxide-0.1.29`) leaves them out.
+//!
+//! One validation is not in the list, because it takes an additional argument: the version of
+//! duroxide that is stamped on the history it creates. duroxide replays a history by new rules
+//! if its stamp is 0.1.31 or higher. The macro `version_stamp_tests_in` creates one test with a
+//! version before this change and one with a version after it.
 
 use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
 use perihelion_testkit::provider::{AccountKind, ShortPolls};
 
 use crate::factory::Factory;
 
-/// Calls the macro `$then` with its arguments in brackets and the list.
+/// Calls the macro `$then` with two things: the given arguments in brackets, and the list.
 macro_rules! every_newer_validation {
     ($then:ident [$($argument:tt)*]) => {
         $then! {
@@ -43,8 +45,8 @@ pub(crate) use every_newer_validation;
 /// The validation with the additional argument, in the form of the lists.
 pub(crate) const STAMPED: &[(&str, &str)] = &[("race_replay", "test_continue_as_new_transition_delivery")];
 
-/// The last version of duroxide before the change that the validation is about, and
-/// the first version with it.
+/// The last version of duroxide before the change of the replay rules, and the first version
+/// after it. (0.1.31 was never published. Histories of 0.1.32 are replayed by the new rules too.)
 pub(crate) const STAMP_BEFORE: &str = "0.1.30";
 pub(crate) const STAMP_AFTER: &str = "0.1.31";
 

@@ -4,7 +4,7 @@
 //! - over a socket, with four physical partitions. A socket with one partition would test
 //!   nothing new: one partition is tested on disk and in memory.
 //!
-//! The modules `newer_*` have the validations that duroxide 0.1.31 added. The modules
+//! The modules `newer_*` have the validations that duroxide 0.1.29 lacks. The modules
 //! `version_stamp_*` have the one validation with an additional argument: the version of duroxide
 //! that is stamped on its history.
 

@@ -1,12 +1,14 @@
 //! Macros that take the list of validations: `tests_in` creates a module with a test
-//! for every validation, `names_of` a constant with their names.
+//! for every validation, and `names_of` creates a constant with their names.
 //!
-//! Two pairs of validations exclude each other: one pair requires an empty short poll
-//! to return at once, the other pair requires it to wait until its timeout. The provider's
-//! long-poll threshold decides between the two, so each pair runs with its own threshold.
+//! Two pairs of validations exclude each other. They poll for half a second and find no work. The
+//! pair `short_polls` requires that such a poll returns at once. The pair `long_polls` requires
+//! that it waits until its timeout. The provider's long-poll threshold decides between the two, so
+//! each pair runs with its own threshold. The validations `any_polls` run with both thresholds.
 
-/// `[module kind time]`: the name of the module that is created, the `AccountKind` of the
-/// account, and `real_time` or `virtual_time`, whose `run` runs a validation to its end.
+/// Creates a module with a test for every validation. `[module kind time]` are the name of the
+/// module, the `AccountKind` of the account, and `real_time` or `virtual_time`, whose `run` runs a
+/// validation to its end.
 macro_rules! tests_in {
     ([$outer_module:ident $kind:ident $time:ident]
      factory { $($module:ident { $($name:ident)* })* }
@@ -83,7 +85,7 @@ macro_rules! tests_in {
     };
 }
 
-/// A constant with the list as pairs of a module and a function.
+/// Creates a constant with the list as pairs: the name of a module and the name of a function.
 macro_rules! names_of {
     ([$names:ident]
      factory { $($module:ident { $($name:ident)* })* }

@@ -5,9 +5,10 @@
 //! never advances while a request is in flight. On disk a thread of the engine
 //! commits, and virtual time would pass while the test waits for that thread.
 //!
-//! `newer` validations are those that duroxide 0.1.31 added; `version_stamp` is one of them, which
-//! also takes the version that is stamped on a history. An `optimistic` account commits without
-//! writing locks.
+//! The modules `newer_*` have the validations that duroxide 0.1.29 lacks. The modules
+//! `version_stamp_*` have the one validation with an additional argument: the version of duroxide
+//! that is stamped on its history. `AccountKind` explains `embedded`, `optimistic` and
+//! `transactions`.
 
 mod clock;
 

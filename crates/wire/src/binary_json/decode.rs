@@ -11,11 +11,12 @@
 //! |---|---|
 //! | 00 to 1F | the integers 0 to 31 |
 //! | 20 to 3F | a system string |
-//! | 40 to 67 | a string of a dictionary, not supported |
+//! | 40 to 67 | an index into a dictionary of strings outside of the buffer, not supported |
 //! | 71 to 74 | base64 text, standard (71, 72) or for URLs (73, 74) |
 //! | 75 to 77 | a GUID as text: lower case, upper case, lower case in quotes |
 //! | 78 to 7A | characters of four bits each: lower hex, upper hex, date and time |
-//! | 7B to 7F | packed characters of 4, 5, 6, 7 and 7 bits (7E and 7F: a count of 1 or 2 bytes) |
+//! | 7B to 7D | packed characters of 4, 5 and 6 bits |
+//! | 7E, 7F | packed characters of 7 bits, after a count field of 1 or 2 bytes |
 //! | 80 to BF | a UTF-8 string of 0 to 63 bytes |
 //! | C0 to C2 | a UTF-8 string after a length field of 1, 2 or 4 bytes |
 //! | C3 to C6 | a reference to a string, with an offset of 1 to 4 bytes |
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a value that does not contain other marked values.
+    /// Reads a scalar or a uniform array, whose items have no markers of their own.
     fn leaf(&mut self, marker: u8) -> Decoded<Value> {
         match marker {
             0..=marker::INTEGER_LAST => Ok(Value::from(i64::from(marker))),
@@ -171,7 +172,7 @@ impl<'a> Reader<'a> {
                 let index = usize::from(marker - marker::SYSTEM_STRING_FIRST);
                 Ok(marker::SYSTEM_STRINGS[index].to_owned())
             }
-            0x40..=0x67 => self.fail("a string of a dictionary, which is not supported"),
+            0x40..=0x67 => self.fail("a string in a dictionary, which is not supported"),
             0x71 => self.base64(Width::One, false),
             0x72 => self.base64(Width::Two, false),
             0x73 => self.base64(Width::One, true),
@@ -325,8 +326,9 @@ impl<'a> Reader<'a> {
         Ok((name, self.value(depth + 1)?))
     }
 
-    /// Reads the items of an array or object with a declared length. Forms 0 to 2 have a
-    /// length field of 1, 2 or 4 bytes. Forms 3 to 5 also have a count field of the same width.
+    /// Reads the items of an array or object with a declared length. `form` counts from the first
+    /// marker with a length field: forms 0 to 2 have a length field of 1, 2 or 4 bytes, and forms
+    /// 3 to 5 also have a count field of the same width.
     fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Decoded<()>) -> Decoded<()> {
         let width = match form % 3 {
             0 => Width::One,

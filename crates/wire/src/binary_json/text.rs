@@ -1,10 +1,10 @@
 //! The compact forms of strings: base64, GUIDs, nibble tables and packed
-//! characters. Each function turns the payload bytes into the text.
+//! characters. The functions turn payload bytes into text.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-// Tables of the 16 characters that four bits stand for.
+// In these tables, the value of four bits is the index of a character.
 pub(super) const LOWER_HEX: &[u8; 16] = b"0123456789abcdef";
 pub(super) const UPPER_HEX: &[u8; 16] = b"0123456789ABCDEF";
 pub(super) const DATE_TIME: &[u8; 16] = b" 0123456789:-.TZ";
@@ -29,7 +29,8 @@ impl Base64Padding {
         }
     }
 
-    /// The number of raw bytes in groups of four characters.
+    /// The number of bytes that this many groups of four base64 characters encode. `None` when
+    /// there is padding but no group.
     pub(super) fn raw_bytes(self, groups: usize) -> Option<usize> {
         (groups * 3).checked_sub(self.characters)
     }
@@ -48,12 +49,14 @@ pub(super) fn binary(raw: &[u8]) -> String {
     STANDARD.encode(raw)
 }
 
-/// A GUID in a string: 32 hexadecimal digits, low nibble first, with dashes.
+/// The text of a GUID with one of the markers 75 to 77: 32 hexadecimal digits and dashes. The low
+/// nibble of each byte is the first digit.
 pub(super) fn guid_text(raw: &[u8; 16], table: &[u8; 16]) -> String {
     dashed(raw.iter().flat_map(|byte| [byte & 0x0F, byte >> 4]), table)
 }
 
-/// A GUID as a value: three little-endian groups, then eight bytes in order.
+/// The text of a GUID with the marker D3: three little-endian groups, then eight bytes in order.
+/// The high nibble of each byte is the first digit.
 pub(super) fn guid_value(raw: &[u8; 16]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     dashed(ORDER.iter().flat_map(|&index| [raw[index] >> 4, raw[index] & 0x0F]), LOWER_HEX)

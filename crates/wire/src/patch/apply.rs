@@ -95,7 +95,7 @@ pub(super) fn remove(document: &mut Object, path: &Pointer) -> Result<Value, Rea
     }
 }
 
-/// Adds to a number. A node that does not exist is created with the value `by`.
+/// Adds `by` to a number. A node that does not exist is created with the value `by`.
 pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Result<(), Reason> {
     let no_parent = |beyond: &str| Reason::NoParent { is_add: false, beyond: beyond.to_owned() };
     let not_a_number = || Reason::NotANumber(path.text.clone());

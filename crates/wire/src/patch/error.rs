@@ -25,7 +25,7 @@ pub enum PatchError {
     },
 }
 
-/// Why one operation cannot be applied. The texts are paths or path segments.
+/// Why one operation cannot be applied. The strings are paths or segments of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The parent of the node is missing or a scalar.

@@ -46,19 +46,19 @@ fn add_inserts_an_array_element_and_set_replaces_an_array_element() {
     check(array, r#"[{"op":"replace","path":"/a/1","value":9}]"#, r#"{"a":[1,9]}"#);
     check(array, r#"[{"op":"remove","path":"/a/0"}]"#, r#"{"a":[2]}"#);
     check(array, r#"[{"op":"incr","path":"/a/1","value":5}]"#, r#"{"a":[1,7]}"#);
-    let beyond =
+    let out_of_bounds =
         |token: &str| format!("400 For Operation(1): Index({token}) to operate on is out of array bounds.");
-    check(array, r#"[{"op":"add","path":"/a/3","value":9}]"#, &beyond("3"));
-    check(array, r#"[{"op":"add","path":"/a/01","value":9}]"#, &beyond("01"));
-    check(array, r#"[{"op":"add","path":"/a/x","value":9}]"#, &beyond("x"));
+    check(array, r#"[{"op":"add","path":"/a/3","value":9}]"#, &out_of_bounds("3"));
+    check(array, r#"[{"op":"add","path":"/a/01","value":9}]"#, &out_of_bounds("01"));
+    check(array, r#"[{"op":"add","path":"/a/x","value":9}]"#, &out_of_bounds("x"));
     check(
         array,
         r#"[{"op":"add","path":"/a/99999999999999999999","value":9}]"#,
-        &beyond("99999999999999999999"),
+        &out_of_bounds("99999999999999999999"),
     );
-    check(array, r#"[{"op":"set","path":"/a/2","value":9}]"#, &beyond("2"));
-    check(array, r#"[{"op":"replace","path":"/a/2","value":9}]"#, &beyond("2"));
-    check(array, r#"[{"op":"remove","path":"/a/-"}]"#, &beyond("-"));
+    check(array, r#"[{"op":"set","path":"/a/2","value":9}]"#, &out_of_bounds("2"));
+    check(array, r#"[{"op":"replace","path":"/a/2","value":9}]"#, &out_of_bounds("2"));
+    check(array, r#"[{"op":"remove","path":"/a/-"}]"#, &out_of_bounds("-"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn check(path: &str, resource_type: &str, links: &[&str]) -> Resource {
 }
 
 #[test]
-fn feeds_are_signed_by_their_parent() {
+fn feeds_are_signed_with_the_link_of_their_parent() {
     assert_eq!(check("/", "", &[""]), Resource::Account);
     assert_eq!(check("/dbs", "dbs", &[""]), Resource::Databases);
     check("/dbs/", "dbs", &[""]);
@@ -35,7 +35,7 @@ fn feeds_are_signed_by_their_parent() {
 }
 
 #[test]
-fn resources_are_signed_by_their_own_link() {
+fn resources_are_signed_with_their_own_link() {
     check("/dbs/D", "dbs", &["dbs/D"]);
     check("/dbs/D/users/U", "users", &["dbs/D/users/U"]);
     check("/dbs/D/users/U/permissions/P", "permissions", &["dbs/D/users/U/permissions/P"]);
@@ -61,7 +61,7 @@ fn names_are_decoded_and_may_be_signed_decoded_or_encoded() {
 }
 
 #[test]
-fn rids_are_signed_by_the_last_id_in_lower_case() {
+fn paths_of_rids_are_signed_with_the_last_id_in_lower_case() {
     check(
         "/dbs/q5ZfAA==/colls/q5ZfAL-Rc0A=",
         "colls",

@@ -1,11 +1,11 @@
-//! The answer of a distributed transaction: its results, and the status of the whole.
+//! The answer of a distributed transaction: the results of its operations, and its own status.
 
 use perihelion_model::json;
 
 use crate::status::{self, Status};
 
-/// The `responseMode` of an answer that says the final outcome.
-pub const RESPONSE_MODE: &str = "Standard";
+/// The `responseMode` of an answer with the final outcome.
+pub const STANDARD_RESPONSE_MODE: &str = "Standard";
 /// The `responseMode` of the answer to a commit that is durable but perhaps not applied yet.
 pub const FAST_RESPONSE_MODE: &str = "FastResponse";
 
@@ -60,10 +60,11 @@ pub struct AnswerMembers<'a> {
 /// Prints the body of an answer.
 pub fn print_answer(results: &[OperationResult], members: AnswerMembers<'_>) -> String {
     let bodies: usize = results.iter().filter_map(|result| result.body.as_ref()).map(bytes::Bytes::len).sum();
+    // An estimate: 96 bytes around the results, and 220 bytes for each result besides its body.
     let mut out = String::with_capacity(96 + 220 * results.len() + bodies);
     out.push_str(if members.is_retriable { "{\"isRetriable\":true" } else { "{\"isRetriable\":false" });
     out.push_str(",\"responseMode\":\"");
-    out.push_str(RESPONSE_MODE);
+    out.push_str(STANDARD_RESPONSE_MODE);
     out.push('"');
     if let Some(diagnostic) = members.diagnostic {
         out.push_str(",\"diagnosticString\":");
@@ -80,13 +81,13 @@ pub fn print_answer(results: &[OperationResult], members: AnswerMembers<'_>) -> 
     out
 }
 
-/// A printed answer with the mode [`FAST_RESPONSE_MODE`]. Bytes that are not a printed answer stay
-/// as they are.
+/// Changes the mode of a printed answer to [`FAST_RESPONSE_MODE`]. Bytes that are not a printed
+/// answer stay as they are.
 pub fn in_fast_mode(answer: &bytes::Bytes) -> bytes::Bytes {
     let mode = |name: &str| format!(",\"responseMode\":\"{name}\"");
     match std::str::from_utf8(answer) {
         // The mode is the second member, so it comes before any text from the request.
-        Ok(text) => text.replacen(&mode(RESPONSE_MODE), &mode(FAST_RESPONSE_MODE), 1).into(),
+        Ok(text) => text.replacen(&mode(STANDARD_RESPONSE_MODE), &mode(FAST_RESPONSE_MODE), 1).into(),
         Err(_) => answer.clone(),
     }
 }

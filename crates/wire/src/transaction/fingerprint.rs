@@ -25,7 +25,8 @@ pub fn request_fingerprint(body: &[u8]) -> Fingerprint {
 
 const SESSION_TOKEN: &str = "\"sessionToken\"";
 
-/// The nesting of an operation's members: the envelope, its list, the operation.
+/// The open brackets before the members of an operation: of the whole body, of the list of
+/// operations, and of the operation.
 const OPERATION_NESTING: &[u8] = b"{[{";
 
 /// The body without the members `sessionToken` of its operations, each removed with the comma
@@ -97,8 +98,8 @@ impl Kept {
     }
 }
 
-/// The end of the value whose name ends at `at`; `None` if the text before was not a name, or if
-/// the value is neither a string nor `null`.
+/// The end of the value whose name ends at `at`. `None` if the string before `at` is not the name
+/// of a member, or if the value is neither a string nor `null`.
 fn end_of_member(body: &[u8], at: usize) -> Option<usize> {
     let colon = skip_space(body, at);
     if body.get(colon) != Some(&b':') {

@@ -29,7 +29,7 @@ impl Default for TransactionLimits {
     }
 }
 
-/// A request that is not a transaction: the status of the answer, and the reason for a reader.
+/// A request that is not a valid transaction: the status of the answer, and the reason in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadTransaction {
     /// The status of the answer.
@@ -55,8 +55,8 @@ pub struct TransactionRequest {
     pub operations: Vec<TransactionOperation>,
 }
 
-/// The container of an operation, as the request names it. The database and the container have
-/// a name, a `_rid`, or both.
+/// The container of an operation, as the request names it. The database and the container each
+/// have a name, a `_rid`, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerReference {
     /// The name of the database.
@@ -106,7 +106,7 @@ impl TransactionRequest {
             return Err(bad(
                 status::TOO_LARGE,
                 format!(
-                    "The body has {} bytes; a transaction may have {}.",
+                    "The body has {} bytes; a transaction may have at most {}.",
                     body.len(),
                     limits.body_bytes_max
                 ),
@@ -127,7 +127,7 @@ impl TransactionRequest {
             return Err(bad(
                 status::TRANSACTION_TOO_MANY_OPERATIONS,
                 format!(
-                    "The transaction has {} operations; it may have {}.",
+                    "The transaction has {} operations; it may have at most {}.",
                     list.len(),
                     limits.operations_max
                 ),
@@ -175,7 +175,7 @@ impl TransactionOperation {
             return Err(not_parsed(format!("The {place} must be a JSON object.")));
         };
         let verb = parse_verb(&members, &place)?;
-        check_index_and_resource(&members, index, &place)?;
+        check_index_resource_and_triggers(&members, index, &place)?;
         let container = parse_container(&members, &place)?;
         let partition_key = match members.get("partitionKey") {
             Some(Value::String(key)) => PartitionKey::from_header(key),
@@ -184,7 +184,7 @@ impl TransactionOperation {
         };
         let partition_key = partition_key.filter(|key| !key.values.is_empty()).ok_or_else(|| {
             not_parsed(format!(
-                "The {place} needs a 'partitionKey': a JSON array of scalars, or the text of one."
+                "The {place} needs a 'partitionKey': a JSON array of scalars, or a string with such an array."
             ))
         })?;
         let (id, if_match, if_none_match, session_token) = (
@@ -221,7 +221,11 @@ fn parse_verb(members: &Object, place: &str) -> Result<TransactionVerb, BadTrans
 
 /// Checks the members that only repeat known facts: the index of the operation, and that its
 /// resource is a document. Triggers are refused, because they are not run.
-fn check_index_and_resource(members: &Object, index: usize, place: &str) -> Result<(), BadTransaction> {
+fn check_index_resource_and_triggers(
+    members: &Object,
+    index: usize,
+    place: &str,
+) -> Result<(), BadTransaction> {
     match members.get("index") {
         None | Some(Value::Null) => {}
         Some(value) if value.as_i64() == i64::try_from(index).ok() => {}

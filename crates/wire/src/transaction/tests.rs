@@ -46,7 +46,7 @@ fn a_document_may_be_nested_as_deep_in_a_transaction_as_alone() {
 }
 
 #[test]
-fn the_header_decides_the_kind_then_the_body_then_the_operations() {
+fn the_kind_comes_from_the_header_else_from_the_body_else_from_the_operations() {
     let (read, write) = (r#""operationType":"Read""#, r#""operationType":"Delete""#);
     let with_body = |kind: &str, operation: &str| {
         one(operation).replacen('{', &format!(r#"{{"operationType":"{kind}","#), 1)
@@ -193,6 +193,6 @@ fn an_answer_has_its_response_mode_and_says_whether_the_transaction_may_be_repea
     let printed = print_answer(&results, AnswerMembers { is_retriable: true, diagnostic: None });
     assert!(printed.starts_with(r#"{"isRetriable":true,"responseMode":"Standard","operationResponses":["#));
     let fast = in_fast_mode(&Bytes::from(printed.clone()));
-    assert_eq!(fast, printed.replace(RESPONSE_MODE, FAST_RESPONSE_MODE).as_bytes());
+    assert_eq!(fast, printed.replace(STANDARD_RESPONSE_MODE, FAST_RESPONSE_MODE).as_bytes());
     assert_eq!(in_fast_mode(&Bytes::new()), Bytes::new());
 }

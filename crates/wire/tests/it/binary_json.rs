@@ -60,8 +60,9 @@ fn every_vector_decodes_to_its_value() {
     }
 }
 
-/// The SDK's encoder keeps the sign of minus zero. Our JSON parser drops it, as the service
-/// does, so the value of that vector cannot be read from the file.
+/// The value of a vector, for the encoder. The value of one vector cannot be read from the file:
+/// the SDK's encoder keeps the sign of minus zero, but our JSON parser drops it, as the service
+/// does.
 fn value_to_encode(case: &Value) -> Value {
     match text(case, "name") {
         "double_negative_zero" => Value::Number(Number::Double(-0.0)),
@@ -84,6 +85,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
+/// A vector is canonical if the SDK's own encoder writes exactly its bytes.
 #[test]
 fn canonical_vectors_encode_to_the_same_bytes() {
     let file = conformance();

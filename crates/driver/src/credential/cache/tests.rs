@@ -14,16 +14,13 @@ struct Scripted {
     asked_scopes: Mutex<Vec<String>>,
 }
 
+/// What the token source does in one fetch.
 #[derive(Clone, Copy)]
 enum Step {
     /// A token that expires after `lifetime` seconds, given after `after` seconds.
-    Token {
-        after: u64,
-        lifetime: u64,
-    },
-    Failure {
-        after: u64,
-    },
+    Token { after: u64, lifetime: u64 },
+    /// An error, given after `after` seconds.
+    Failure { after: u64 },
     /// The source never answers.
     Silence,
 }
@@ -66,7 +63,11 @@ impl TokenSource for Scripted {
     }
 }
 
-const HOUR: Step = Step::Token { after: 0, lifetime: 3600 };
+/// A token that is given at once and expires after an hour.
+const HOUR_TOKEN: Step = Step::Token { after: 0, lifetime: 3600 };
+
+/// After this many seconds, [`HOUR_TOKEN`] is due for renewal, and still valid.
+const RENEWAL_DUE_SECONDS: u64 = 3400;
 
 async fn fetch_token(cache: &TokenCache) -> Result<String, String> {
     let header = cache.header("scope").await.map_err(|error| error.to_string())?;
@@ -111,7 +112,7 @@ async fn many_requests_share_one_fetch_and_the_token_is_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_requests_share_a_failure_that_is_not_cached() {
-    let source = Scripted::new([Step::Failure { after: 1 }, HOUR]);
+    let source = Scripted::new([Step::Failure { after: 1 }, HOUR_TOKEN]);
     let cache = Arc::new(TokenCache::new(source.clone()));
     for token in twenty_requests(&cache).await {
         assert_eq!(token.unwrap_err(), "no identity");
@@ -123,10 +124,10 @@ async fn waiting_requests_share_a_failure_that_is_not_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_due_for_renewal_stays_in_use_until_it_is_renewed() {
-    let source = Scripted::new([HOUR, Step::Token { after: 7, lifetime: 7200 }]);
+    let source = Scripted::new([HOUR_TOKEN, Step::Token { after: 7, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
-    advance(3400).await;
+    advance(RENEWAL_DUE_SECONDS).await;
     for _ in 0..5 {
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
         advance(1).await;
@@ -138,10 +139,10 @@ async fn a_token_due_for_renewal_stays_in_use_until_it_is_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause() {
-    let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Silence, HOUR]);
+    let source = Scripted::new([HOUR_TOKEN, Step::Failure { after: 0 }, Step::Silence, HOUR_TOKEN]);
     let cache = TokenCache::new(source.clone());
     fetch_token(&cache).await.unwrap();
-    advance(3400).await;
+    advance(RENEWAL_DUE_SECONDS).await;
     // 29 s in all. `RENEWAL_PAUSE` is 30 s.
     for seconds in [0, 1, 10, 18] {
         advance(seconds).await;
@@ -153,7 +154,8 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
     run_ready_tasks().await;
     assert_eq!(source.fetch_count(), 3, "the pause is over");
-    // The third fetch never ends. The fourth one begins after its timeout and a pause.
+    // The third fetch gets no answer, and fails after 30 s (`WAIT_MAX`). The fourth fetch begins after
+    // another pause of 30 s.
     advance(31).await;
     advance(31).await;
     fetch_token(&cache).await.unwrap();
@@ -163,9 +165,11 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_token_is_never_sent() {
-    let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Failure { after: 0 }, HOUR]);
+    let source =
+        Scripted::new([HOUR_TOKEN, Step::Failure { after: 0 }, Step::Failure { after: 0 }, HOUR_TOKEN]);
     let cache = TokenCache::new(source.clone());
     fetch_token(&cache).await.unwrap();
+    // The token has 5 s left (`EXPIRY_MARGIN`) after this time, so it counts as expired.
     advance(3595).await;
     assert_eq!(fetch_token(&cache).await.unwrap_err(), "no identity");
     advance(1).await;
@@ -176,7 +180,7 @@ async fn an_expired_token_is_never_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_silent_source_is_bounded() {
-    let cache = TokenCache::new(Scripted::new([Step::Silence, HOUR]));
+    let cache = TokenCache::new(Scripted::new([Step::Silence, HOUR_TOKEN]));
     let began = Instant::now();
     let error = fetch_token(&cache).await.unwrap_err();
     assert_eq!(began.elapsed(), WAIT_MAX);
@@ -185,14 +189,14 @@ async fn waiting_for_a_silent_source_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_ends_with_its_cache() {
-    let source = Scripted::new([HOUR, Step::Silence]);
+async fn a_renewal_ends_when_its_cache_is_dropped() {
+    let source = Scripted::new([HOUR_TOKEN, Step::Silence]);
     let cache = TokenCache::new(source.clone());
     fetch_token(&cache).await.unwrap();
-    advance(3400).await;
+    advance(RENEWAL_DUE_SECONDS).await;
     fetch_token(&cache).await.unwrap();
     run_ready_tasks().await;
-    // The test, the cache and the task of the renewal have a reference to the source.
+    // The test, the cache and the task of the renewal each have a reference to the source.
     assert_eq!((source.fetch_count(), Arc::strong_count(&source)), (2, 3));
     drop(cache);
     run_ready_tasks().await;
@@ -201,7 +205,7 @@ async fn a_renewal_ends_with_its_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn each_scope_has_its_token_and_scopes_are_bounded() {
-    let source = Scripted::new([HOUR; SCOPES_MAX + 3]);
+    let source = Scripted::new([HOUR_TOKEN; SCOPES_MAX + 3]);
     let cache = TokenCache::new(source.clone());
     let first = cache.header("a").await.unwrap();
     assert_ne!(first, cache.header("b").await.unwrap());
@@ -211,6 +215,7 @@ async fn each_scope_has_its_token_and_scopes_are_bounded() {
         cache.header(&number.to_string()).await.unwrap();
     }
     assert_eq!(cache.scopes.load().len(), SCOPES_MAX);
+    // Scope "a" was removed from the full cache, so it gets a new token.
     assert_ne!(first, cache.header("a").await.unwrap());
 }
 
@@ -222,6 +227,8 @@ async fn a_token_ages_by_tokios_clock_and_by_the_wall_clock() {
         let token = AccessToken::new("t", UNIX_EPOCH + seconds(unix + lifetime));
         CachedToken::new(&token, now, unix)
     };
+    // A token is used until 5 s before its expiry (`EXPIRY_MARGIN`): this one for 3600 s. Its renewal is
+    // due 300 s earlier (`RENEW_BEFORE_EXPIRY`).
     let hour = cached(3605).unwrap();
     for (tokio_after, wall_after, expected) in [
         (0, 0, TokenAge::Fresh),
@@ -236,11 +243,13 @@ async fn a_token_ages_by_tokios_clock_and_by_the_wall_clock() {
         let age = hour.age(now + seconds(tokio_after), unix + wall_after);
         assert_eq!(age, expected, "{tokio_after} {wall_after}");
     }
+    // A token that is used for 60 s is renewed after half of this time.
     let short = cached(65).unwrap();
     assert_eq!(short.age(now + seconds(29), unix), TokenAge::Fresh);
     assert_eq!(short.age(now + seconds(30), unix), TokenAge::RenewalDue);
     let eternal = cached(u64::MAX / 2 - unix).unwrap();
     assert_eq!(eternal.age(now + LIFETIME_MAX, unix), TokenAge::Expired);
+    // A token with no time left before `EXPIRY_MARGIN`, an empty token and a long token are refused.
     for lifetime in [0, 5] {
         assert!(cached(lifetime).is_err(), "{lifetime}");
     }
@@ -277,15 +286,16 @@ async fn a_request_that_is_not_polled_does_not_block_other_requests() {
 fn a_renewal_on_a_runtime_that_makes_no_progress_does_not_block_other_requests() {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let source = Scripted::new([HOUR, Step::Token { after: 1, lifetime: 3600 }, HOUR, HOUR]);
+    let source =
+        Scripted::new([HOUR_TOKEN, Step::Token { after: 1, lifetime: 3600 }, HOUR_TOKEN, HOUR_TOKEN]);
     let cache = TokenCache::new(source.clone());
-    let (stuck, run) = (runtime(), runtime());
-    run.block_on(async { assert_eq!(fetch_token(&cache).await.unwrap(), "token-1") });
+    let (stuck, live) = (runtime(), runtime());
+    live.block_on(async { assert_eq!(fetch_token(&cache).await.unwrap(), "token-1") });
     stuck.block_on(async {
-        tokio::time::advance(Duration::from_secs(3400)).await;
+        tokio::time::advance(Duration::from_secs(RENEWAL_DUE_SECONDS)).await;
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1", "the renewal is due");
     });
-    run.block_on(async {
+    live.block_on(async {
         tokio::time::advance(Duration::from_secs(3600)).await;
         let token = timeout(Duration::from_secs(5), fetch_token(&cache)).await.unwrap().unwrap();
         assert_ne!(token, "token-1");
@@ -302,15 +312,15 @@ fn pass_time_without_running(runtime: &tokio::runtime::Runtime, time: Duration) 
     let _ = advance.as_mut().poll(&mut context);
 }
 
-/// The runtime is run for a tenth of a second every five seconds, and the renewal takes longer.
+/// The renewal takes 30 s. Its runtime is run for a tenth of a second, once in every five seconds.
 #[test]
 fn a_renewal_goes_on_when_its_runtime_is_run_only_during_calls() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let source = Scripted::new([HOUR, Step::Token { after: 30, lifetime: 7200 }]);
+    let source = Scripted::new([HOUR_TOKEN, Step::Token { after: 30, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(runtime.block_on(fetch_token(&cache)).unwrap(), "token-1");
-    pass_time_without_running(&runtime, Duration::from_secs(3400));
+    pass_time_without_running(&runtime, Duration::from_secs(RENEWAL_DUE_SECONDS));
     let mut tokens = Vec::new();
     for _ in 0..9 {
         pass_time_without_running(&runtime, Duration::from_secs(5));
@@ -326,7 +336,7 @@ fn a_renewal_goes_on_when_its_runtime_is_run_only_during_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_of_many_scopes_stay_cached() {
-    let source = Scripted::new([HOUR; 3 * 65]);
+    let source = Scripted::new([HOUR_TOKEN; 3 * 65]);
     let cache = TokenCache::new(source.clone());
     for number in (0..65).cycle().take(3 * 65) {
         cache.header(&number.to_string()).await.unwrap();
@@ -336,7 +346,7 @@ async fn tokens_of_many_scopes_stay_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_cache_drops_an_expired_token_or_else_the_token_unused_for_the_longest_time() {
-    let mut script = vec![HOUR; SCOPES_MAX + 5];
+    let mut script = vec![HOUR_TOKEN; SCOPES_MAX + 5];
     script[1] = Step::Token { after: 0, lifetime: 60 };
     let source = Scripted::new(script);
     let cache = TokenCache::new(source.clone());
@@ -353,20 +363,20 @@ async fn a_full_cache_drops_an_expired_token_or_else_the_token_unused_for_the_lo
     assert_eq!((fetches_for("new").await, fetches_for("0").await), (1, 0));
     advance(100).await;
     assert_eq!(fetches_for("newer").await, 1);
-    // Scope 0 was used later than scope 2.
+    // Scope 2 was unused for the longest time, so its token was dropped.
     assert_eq!((fetches_for("0").await, fetches_for("3").await, fetches_for("2").await), (0, 0, 1));
 }
 
-/// A source whose first fetch blocks its thread until `release` is dropped.
+/// A source whose first fetch blocks its thread until the sender of `released` is dropped.
 struct Blocking {
     released: Mutex<std::sync::mpsc::Receiver<()>>,
-    fetches: std::sync::atomic::AtomicUsize,
+    fetch_count: std::sync::atomic::AtomicUsize,
 }
 
 impl TokenSource for Blocking {
     fn token<'a>(&'a self, _: &'a str) -> TokenFuture<'a> {
         Box::pin(async move {
-            if self.fetches.fetch_add(1, Ordering::Relaxed) == 0 {
+            if self.fetch_count.fetch_add(1, Ordering::Relaxed) == 0 {
                 // An error means that the test has ended.
                 let _ = self.released.lock().unwrap().recv();
             }
@@ -375,17 +385,18 @@ impl TokenSource for Blocking {
     }
 }
 
-/// The fetch and the caller have the same runtime, and the thread of the fetch is blocked. In real
-/// time, because a thread that is blocked does not see tokio's clock.
+/// The fetch and the caller have the same runtime, and the thread of the fetch is blocked. The test
+/// runs in real time: it needs a second thread, and tokio's clock can be paused only on a runtime
+/// with a single thread.
 #[test]
 fn a_fetch_that_blocks_its_thread_is_replaced_on_the_same_runtime() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (release, released) = std::sync::mpsc::channel();
-    let source = Arc::new(Blocking { released: Mutex::new(released), fetches: 0.into() });
+    let source = Arc::new(Blocking { released: Mutex::new(released), fetch_count: 0.into() });
     let cache = Arc::new(TokenCache::new(Arc::clone(&source) as Arc<dyn TokenSource>));
     let token =
         runtime.block_on(async { tokio::spawn(async move { fetch_token(&cache).await }).await.unwrap() });
     assert_eq!(token.as_deref(), Ok("token"));
-    assert_eq!(source.fetches.load(Ordering::Relaxed), 2);
+    assert_eq!(source.fetch_count.load(Ordering::Relaxed), 2);
     drop(release);
 }

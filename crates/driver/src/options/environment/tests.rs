@@ -14,10 +14,12 @@ fn check(variables: &[(&str, &str)], expected: Environment) {
     assert_eq!(read(variables).unwrap(), expected, "{variables:?}");
 }
 
+/// An environment that sets these options of operations.
 fn operation(options: OperationOptions) -> Environment {
     driver(DriverOptions::default().with_operation(options))
 }
 
+/// An environment that sets these options of the driver.
 fn driver(options: DriverOptions) -> Environment {
     Environment { driver: options, ..Environment::default() }
 }
@@ -61,29 +63,29 @@ fn each_variable_sets_its_option() {
 
 #[test]
 fn variables_of_the_driver_set_breakers_topology_and_region() {
-    let (millis, breakers) = (Duration::from_millis, CircuitBreakerOptions::default);
+    let (millis, defaults) = (Duration::from_millis, CircuitBreakerOptions::default);
     let breaker = |options| driver(DriverOptions::default().with_circuit_breaker(options));
-    check(&[("AZURE_COSMOS_PPCB_ENABLED", "false")], breaker(breakers().with_enabled(false)));
-    check(&[("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "10")], breaker(breakers().with_read_failures(10)));
+    check(&[("AZURE_COSMOS_PPCB_ENABLED", "false")], breaker(defaults().with_enabled(false)));
+    check(&[("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "10")], breaker(defaults().with_read_failures(10)));
     check(
         &[("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", "11")],
-        breaker(breakers().with_write_failures(11)),
+        breaker(defaults().with_write_failures(11)),
     );
     check(
         &[("AZURE_COSMOS_PPCB_CONSECUTIVE_HEDGE_WIN_THRESHOLD", "12")],
-        breaker(breakers().with_hedge_losses(12)),
+        breaker(defaults().with_hedge_losses(12)),
     );
     check(
         &[("AZURE_COSMOS_PPCB_COUNTER_RESET_WINDOW_MS", "13")],
-        breaker(breakers().with_counter_reset(millis(13))),
+        breaker(defaults().with_counter_reset(millis(13))),
     );
     check(
         &[("AZURE_COSMOS_PPCB_PARTITION_UNAVAILABILITY_DURATION_MS", "14")],
-        breaker(breakers().with_probe_after(millis(14))),
+        breaker(defaults().with_probe_after(millis(14))),
     );
     check(
         &[("AZURE_COSMOS_PPCB_FAILBACK_SWEEP_INTERVAL_MS", "15")],
-        breaker(breakers().with_cleanup_interval(millis(15))),
+        breaker(defaults().with_cleanup_interval(millis(15))),
     );
     check(
         &[("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "1500")],
@@ -112,6 +114,7 @@ fn the_error_for_a_bad_value_names_the_variable_the_value_and_the_remedy() {
         ("AZURE_COSMOS_PPCB_ENABLED", "on", "true or false"),
         ("AZURE_COSMOS_PPCB_ENABLED_OVERRIDE", "on", "true or false"),
         ("AZURE_COSMOS_HEDGING_ENABLED_OVERRIDE", "off", "true or false"),
+        // A value whose bytes are not UTF-8 is read as this character.
         ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "\u{FFFD}", "milliseconds"),
         ("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "0", "from 1 to 1000"),
         ("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", "1001", "from 1 to 1000"),

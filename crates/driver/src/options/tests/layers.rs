@@ -1,4 +1,5 @@
-//! The layers of a driver's options: environment, runtime, driver, and what overrides them.
+//! The layers of a driver's options: environment, runtime and driver, and the environment variables
+//! that override all layers.
 
 use super::super::*;
 use super::{SECOND, nothing};
@@ -65,6 +66,7 @@ const DRIVER_CASES: [DriverCase; 9] = [
 
 #[test]
 fn the_drivers_options_win_over_the_runtimes_and_the_runtimes_over_the_environments() {
+    // The environment sets the number 1, the runtime 2 and the driver 3.
     for (name, set, get) in DRIVER_CASES {
         let options = |number| set(DriverOptions::default(), number);
         let environment = Environment { driver: options(1), ..Environment::default() };
@@ -77,6 +79,8 @@ fn the_drivers_options_win_over_the_runtimes_and_the_runtimes_over_the_environme
     }
 }
 
+/// The application region, the preferred regions and endpoint discovery are one choice. If a layer
+/// sets one of the three, the other two are not taken from another layer.
 #[test]
 fn the_choice_of_regions_is_taken_from_one_layer() {
     let nearest = DriverOptions::default().with_application_region("West US");
@@ -109,12 +113,12 @@ fn overrides_of_the_environment_win_over_code() {
         (&on, fixed, fixed),
         (&Environment::default(), Hedging::Off, Hedging::Off),
     ] {
-        let of_driver = OptionLayers::new(&nothing().with_hedging(code), environment.overrides).unwrap();
-        let settings = of_driver.settings_for(&nothing(), OperationClass::Document).unwrap();
+        let driver_layers = OptionLayers::new(&nothing().with_hedging(code), environment.overrides).unwrap();
+        let settings = driver_layers.settings_for(&nothing(), OperationClass::Document).unwrap();
         assert_eq!(settings.hedging, expected, "{code:?} of the driver");
-        let of_operation = OptionLayers::new(&nothing(), environment.overrides).unwrap();
+        let operation_layers = OptionLayers::new(&nothing(), environment.overrides).unwrap();
         let options = nothing().with_hedging(code);
-        let settings = of_operation.settings_for(&options, OperationClass::Document).unwrap();
+        let settings = operation_layers.settings_for(&options, OperationClass::Document).unwrap();
         assert_eq!(settings.hedging, expected, "{code:?} of the operation");
     }
     for (environment, enabled) in [(&on, true), (&off, false)] {

@@ -42,11 +42,11 @@ const SESSION_BACKOFF: Backoff =
 /// Retries of an operation when a region does not have the writes of its session yet. One
 /// retry goes to the write region, or, where all regions take writes, one to each other
 /// region. The other retries wait for replication: 1.5 s in all with one write region,
-/// 2.5 s in an account with a single region. Both are longer than the usual delay between
-/// regions. Where three or more regions take writes, fewer retries are left to wait.
+/// 2.5 s in an account with a single region. Both are longer than replication
+/// usually takes. Where three or more regions take writes, fewer retries are left to wait.
 const SESSION_RETRIES_USUAL: u32 = 5;
 
-/// The waits while another write of the same document is in progress.
+/// The waits while another write of the same document is in progress (449, "Retry With").
 const RETRY_WITH_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 /// The longest random time that is added to each wait of [`RETRY_WITH_BACKOFF`], so that
@@ -56,6 +56,7 @@ const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
 /// does not ask for other waits, these retries wait about 24 s in all, so this count is
 /// reached before the limit on the waiting time.
 const RETRY_WITH_RETRIES_MAX: u32 = 30;
+/// The longest sum of the waits while another write of the same document is in progress.
 const RETRY_WITH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Evaluates one attempt of an operation. `jitter` is a sample from 0 to 1.

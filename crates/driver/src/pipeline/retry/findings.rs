@@ -56,8 +56,8 @@ pub(super) enum Finding {
     AnswerLost,
 }
 
-/// The finding for a status. The compiler checks that the ranges cover all
-/// numbers. Sub-statuses with a rule of their own come before the other
+/// The finding for a status. The compiler checks that all status codes are covered.
+/// Sub-statuses with a rule of their own come before the other
 /// sub-statuses of the same code.
 pub(super) fn finding_for_status(status: Status) -> Finding {
     match status {

@@ -192,7 +192,7 @@ const OWNER_NOT_FOUND_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..RERO
 ///
 /// Effects follow from the finding, not from the action: the failure of a partition
 /// counts, whether or not this operation has a retry left. If the request may be at fault
-/// and not the region, the effect needs confirmation by another region. In an account with
+/// instead of the region, the effect needs confirmation by another region. In an account with
 /// one write region, the effects of writes also need confirmation: the other regions refuse
 /// writes, so avoiding the only write region would help no operation. There is one
 /// exception: where partitions fail over one by one, the failure of a partition needs no

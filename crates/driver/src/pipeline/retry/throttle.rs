@@ -81,9 +81,9 @@ pub(crate) fn is_throttle(status: Status) -> bool {
 
 /// Decides whether a throttled request is sent again, and when. The wait that the service
 /// asks for wins over the backoff. If that wait is longer than the longest single wait, the
-/// retries end; a longer backoff is shortened. Any wait that would exceed the sum of the waits or
-/// the deadline ends the retries. `jitter` is a sample from 0 to 1, `time_left` is the time until
-/// the operation's deadline.
+/// retries end; a longer backoff is shortened. The retries also end if the wait would exceed the
+/// limit of all waits together, or would end too near the deadline. `jitter` is a sample from 0 to
+/// 1, `time_left` is the time until the operation's deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,
     retry_after: Option<Duration>,

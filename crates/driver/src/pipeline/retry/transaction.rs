@@ -1,27 +1,29 @@
 //! The retry rules of distributed transactions. An ending becomes a [`TransactionFinding`]
 //! (`findings`), and each finding has one rule in [`evaluate_transaction`].
 //!
-//! Every attempt of a transaction has an idempotency token, and the service answers a token that
-//! it knows as it answered the first time. So a transaction may always be sent again under the
-//! same token. It goes to the account's write region only, so no rule fails over to another one.
+//! Every attempt of a transaction has an idempotency token. If the service has already decided the
+//! transaction with this token, it repeats its answer. So a transaction may always be sent again
+//! with the same token. A transaction goes only to the account's write region, so no rule fails
+//! over to another region.
 //!
 //! | an attempt ends with | the transaction | bounds |
 //! |---|---|---|
 //! | 429 without results | retries after the wait that the service asks for, within the attempt (`throttle`) | as for single operations |
-//! | 408, 449/5352 without results | retries after the wait that the service asks for, or else 1 s | 10 retries |
-//! | 500/5411, 5412, 5413 without results | retries, 100 ms doubling to 5 s | 9 retries |
-//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for; in a replay the first time at once | 10 retries and 30 s, for this row and the next one together |
-//! | results, `isRetriable: true`, another status from 400 on | retries with the same token, with the same waits | |
+//! | 408, 449/5352, without `isRetriable: true` | retries after the wait that the service asks for, or else 1 s | 10 retries |
+//! | 500/5411, 5412, 5413, without `isRetriable: true` | retries, 100 ms doubling to 5 s | 9 retries |
+//! | 452 with `isRetriable: true` | retries with a **new** token, 1 s doubling, at least the wait that the service asks for; in a replay the first time at once | 10 retries and 30 s, for this row and the next one together |
+//! | 207 or another status from 400 to 599, with `isRetriable: true` | retries with the same token, with the same waits | |
 //! | 403/3, 403/1008 | reads the account again and goes to the write region that it names | as for single operations: 10 retries, 5 s of waiting |
-//! | 503, 410, another 5xx, no connection, no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
-//! | an open connection that did not take the request | retries at once | 1 retry, then as no connection |
-//! | 2xx without exactly one result for each operation; for a write also 2xx (except 207) with a failed operation | retries at once | 1 retry |
-//! | anything else | ends | |
+//! | 503, 410, another 5xx, without `isRetriable: true`; no connection; no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
+//! | an open connection that did not take the request | retries at once | 1 retry, then as after no connection |
+//! | 2xx without exactly one result for each operation; for a write also 2xx (except 207) with a failed operation, and 452 with `isRetriable: true` and no failed operation | retries at once | 1 retry |
+//! | anything else, such as a failure without `isRetriable: true` whose results all succeeded | ends | |
 //!
 //! A write whose outcome is unknown at the end is ambiguous. The outcome is unknown if an attempt
 //! may have been applied and no later answer decides the outcome. Two kinds of answer decide it:
-//! 2xx with all results, and a refusal with all results. No ending marks the endpoint as failed:
-//! the coordinator of transactions is not the endpoint.
+//! 2xx with all results, and a refusal with all results. No ending marks the endpoint as failed,
+//! because the coordinator of transactions can fail while the endpoint still serves other
+//! operations.
 //!
 //! The outcome of a replay is unknown from the start, because an earlier run may have been
 //! applied. A 452 with `isRetriable: true` does not decide the outcome: the earlier run may have
@@ -36,7 +38,7 @@ use std::time::Duration;
 use perihelion_wire::status::Status;
 use perihelion_wire::transport::Failure;
 
-use self::findings::{Outcome, TransactionFinding, effects_of, finding_for, outcome_of};
+use self::findings::{TransactionFinding, WriteOutcome, effects_of, finding_for, outcome_of};
 use super::backoff::Backoff;
 use super::effects::Effects;
 use super::evaluate::{UNAVAILABLE_BACKOFF, UNSENT_RETRIES_MAX};
@@ -65,8 +67,8 @@ const RETRIABLE_WAIT_MAX: Duration = Duration::from_secs(30);
 const RETRIABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(32) };
 
-/// Retries after a success without results. The replay of the token gets the results, if the
-/// first answer was only damaged on its way.
+/// Retries after a success without readable results. A retry with the same token gets the results,
+/// if the first answer was only damaged on its way.
 pub(super) const UNREADABLE_RETRIES_MAX: u32 = 1;
 
 /// The properties of a transaction that matter for its retries.
@@ -115,9 +117,9 @@ pub(crate) fn evaluate_transaction(
     let TransactionProfile { is_write, is_replay } = profile;
     let finding = finding_for(is_write, ending);
     let is_ambiguous = match outcome_of(finding, is_replay) {
-        Outcome::Decided => false,
-        Outcome::Unchanged => budgets.is_ambiguous,
-        Outcome::Unknown => is_write,
+        WriteOutcome::Decided => false,
+        WriteOutcome::Unchanged => budgets.is_ambiguous,
+        WriteOutcome::Unknown => is_write,
     };
     let retry_after = match ending {
         TransactionEnding::Answered { retry_after, .. } => retry_after.filter(|wait| !wait.is_zero()),

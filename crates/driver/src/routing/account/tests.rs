@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 
+/// How long a failed endpoint is avoided before it is probed.
 const PERIOD: Duration = Duration::from_secs(60);
 
 fn endpoint(text: &str) -> Endpoint {
@@ -133,15 +134,15 @@ fn a_document_without_regions_is_refused_and_a_region_with_a_bad_address_is_left
     for bad in ["", "[]", "nonsense", "{}", r#"{"readableLocations":[]}"#, r#"{"readableLocations":null}"#] {
         assert!(Account::from_document(bad.as_bytes(), &[], &bootstrap()).is_err(), "{bad:?}");
     }
-    let mut document = document(&["West US", "East US", "West US"], &[], false);
-    document["readableLocations"][0]["databaseAccountEndpoint"] = "ftp://nowhere".into();
-    let account = read(&document, &[], &bootstrap());
+    let mut bad_address = document(&["West US", "East US", "West US"], &[], false);
+    bad_address["readableLocations"][0]["databaseAccountEndpoint"] = "ftp://nowhere".into();
+    let account = read(&bad_address, &[], &bootstrap());
     assert_eq!(names(&account.read_locations), ["East US", "West US"]);
     assert!(
         Arc::ptr_eq(&account.write_locations[0], &account.configured_location),
         "without a write region the configured endpoint is asked"
     );
-    let twice = read(&super::tests::document(&["West US", "westus"], &["West US"], false), &[], &bootstrap());
+    let twice = read(&document(&["West US", "westus"], &["West US"], false), &[], &bootstrap());
     assert_eq!(names(&twice.read_locations), ["West US"], "a region counts once");
 }
 

@@ -106,8 +106,9 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
-    /// For an open breaker: whether an attempt that began at `began_at` shows how the region works
-    /// now, because it did not begin before the breaker opened or the last probe failed.
+    /// Whether an attempt that began at `began_at` shows how the region works now. Called only for
+    /// an open breaker: its last event is its opening or a failed probe, and the attempt must have
+    /// begun at that moment or later.
     pub(super) fn is_after_last_event(&self, began_at: Instant) -> bool {
         self.last_event_at.is_none_or(|event_at| began_at >= event_at)
     }

@@ -182,6 +182,8 @@ fn failures_of_an_open_breaker_change_nothing() {
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
     assert!(opened.failed(first().key(Read), now + seconds(4), 0.0).is_none());
     assert!(opened.hedge_lost(first().key(Read), (now + seconds(4), now + seconds(4)), 0.0).is_none());
+    // A success or a won hedge changes nothing where nothing was counted: in another region, for
+    // writes, or in an empty snapshot.
     assert!(opened.succeeded(PartitionInRegion::new("rid1", "0", EAST).key(Read), now).is_none());
     assert!(opened.succeeded(first().key(Write), now).is_none());
     assert!(breakers().succeeded(first().key(Read), now).is_none());
@@ -218,6 +220,7 @@ fn each_range_and_region_has_its_own_breaker() {
         all = all.failed(place.key(Read), now, 0.0).unwrap();
     }
     let opened = all.failed(east.key(Read), now, 0.0).unwrap();
+    // `eastus` is another spelling of East US.
     for (place, breaker_state) in
         [(first(), Closed), (PartitionInRegion::new("rid1", "0", "eastus"), Open), (other_range, Closed)]
     {
@@ -252,7 +255,8 @@ fn counts_that_are_too_old_are_removed() {
         Has(Open, Closed),
     ]);
     check(&[Fails(Read), Waits(300), RemovesStale, HasNoBreaker]);
-    // The counters of reads may be stale while those of writes are not.
+    // The counters of reads may be stale while those of writes are not: the first failed write still
+    // counts, the first failed read does not.
     check(&[
         Fails(Read),
         Waits(200),
@@ -260,7 +264,11 @@ fn counts_that_are_too_old_are_removed() {
         Waits(100),
         RemovesStale,
         Fails(Read),
-        Has(Closed, Closed),
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Has(Closed, Open),
     ]);
     // An open breaker that no request probes is removed: the partition may not exist any more.
     check(&[
@@ -273,6 +281,7 @@ fn counts_that_are_too_old_are_removed() {
         RemovesStale,
         HasNoBreaker,
     ]);
+    // It is kept while a request probes.
     check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), RemovesStale, Has(Open, Closed)]);
     let now = Instant::now();
     assert!(breakers().failed(first().key(Read), now, 0.0).unwrap().remove_stale(now).is_none());
@@ -315,7 +324,7 @@ fn the_failures_of_one_incident_count_once() {
     // Another partition, and writes, count the incident too.
     assert!(after_incident.failed_in(second().key(Read), Some(incident), (now, now), 0.0).is_some());
     assert!(after_incident.failed_in(first().key(Usage::Write), Some(incident), (now, now), 0.0).is_some());
-    // A second incident in a row opens the breaker, as does a failure of another kind.
+    // A second incident in a row opens the breaker, and so does a failure without an incident.
     let opened = after_incident.failed_in(first().key(Read), Some(later), (now, now), 0.0).unwrap();
     assert_eq!(opened.breaker_state(first().key(Read), now), BreakerState::Open);
     let opened = after_incident.failed(first().key(Read), now, 0.0).unwrap();
@@ -346,9 +355,9 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     assert!(counting.succeeded(place.key(Read), began_at).unwrap().is_empty());
 }
 
-/// Story of a bug: a request that hung since before the breaker opened failed when the probe was due,
-/// and counted as the probe. So the region was not asked for another five seconds, again and again
-/// while old requests failed.
+/// Story of a bug: a request had begun before the breaker opened, and hung. It failed when the probe
+/// was due, and was counted as the probe. So the next probe was due five seconds later, again and
+/// again while old requests failed.
 #[test]
 fn a_failure_of_an_attempt_that_began_earlier_does_not_count_as_the_probe() {
     let (began_at, place) = (Instant::now(), first());

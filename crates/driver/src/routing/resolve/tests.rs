@@ -94,6 +94,8 @@ impl RouteCase {
     /// Resolves the route and formats it as `A/3+B`: the region, `?` if the attempt is a
     /// probe, the number of candidates, and the region of a hedge if there is one.
     fn resolved_route(&self, all_available: &Account) -> String {
+        // Some failures are six seconds before `now`. Instants before the start of the clock do not
+        // exist, so `now` is in the future.
         let now = Instant::now() + Duration::from_secs(60);
         let (account, breakers) = (self.account(all_available, now), self.breakers(now));
         let (excluded, tried) = (regions(self.excluded), regions(self.tried));
@@ -196,6 +198,7 @@ fn a_verdict_can_ask_for_the_same_region_or_the_write_region() {
     let same = RouteCase { tried: "B", route_to: Some(Same), ..three_regions() };
     check(same.clone(), "B/3+A");
     check(RouteCase { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
+    // The account has no region Z any more.
     check(RouteCase { tried: "Z", ..same.clone() }, "A/3+B");
     check(RouteCase { tried: "", ..same }, "A/3+B");
     let write_region = RouteCase { tried: "B", route_to: Some(WriteRegion), ..three_regions() };
@@ -207,8 +210,8 @@ fn a_verdict_can_ask_for_the_same_region_or_the_write_region() {
     check(RouteCase { unavailable: "A", ..write_region.clone() }, "C/3");
     check(RouteCase { open: "A", ..write_region.clone() }, "C/3");
     check(RouteCase { open: "A", tried: "", ..write_region.clone() }, "A/3+B");
-    // Once the other regions were tried, a write region that is known to fail is tried, too.
-    // Then the other regions may have caught up.
+    // Once the other regions were tried, a write region that is known to fail is tried, too. After
+    // it, the other regions are tried again, because they may have caught up.
     check(RouteCase { unavailable: "A", tried: "BC", ..write_region.clone() }, "A/3");
     check(RouteCase { unavailable: "A", tried: "BCA", ..write_region.clone() }, "B/3");
     check(RouteCase { unavailable: "A", tried: "ACB", ..write_region }, "C/3");
@@ -362,6 +365,7 @@ fn the_chosen_region_is_allowed_for_every_snapshot_and_history() {
             for (route_to, write, multi_write) in choices.iter().flat_map(|route_to| {
                 [(*route_to, false, false), (*route_to, true, false), (*route_to, true, true)]
             }) {
+                // A verdict has asked for a route exactly when a region was tried.
                 if route_to.is_some() == tried.is_empty() {
                     continue;
                 }
@@ -380,6 +384,8 @@ fn the_chosen_region_is_allowed_for_every_snapshot_and_history() {
             }
         }
     }
+    // 8 sets each of excluded, unavailable and open regions, 3 kinds of operation, and either no
+    // tried region or 7 sets of tried regions with 3 choices of the verdict.
     assert_eq!(cases, 8 * 8 * 8 * 3 * (1 + 7 * 3));
 }
 

@@ -13,7 +13,7 @@ use super::super::{HttpOptions, HttpTransport};
 use super::*;
 use perihelion_server::{AuthMode, Server, ServerOptions};
 
-/// How a client of a test answers.
+/// How the HTTP client of a test answers.
 enum Answer {
     /// It sends the request over sockets.
     Sockets(HttpTransport),
@@ -21,7 +21,7 @@ enum Answer {
     Hang,
 }
 
-/// An HTTP client of Azure's SDK. The signature is the one that `async_trait` generates.
+/// An HTTP client of Azure's SDK. Its method has the signature that `async_trait` generates.
 struct Client {
     answer: Answer,
     /// The URLs of all requests.
@@ -131,8 +131,8 @@ async fn a_failure_says_not_sent_only_for_the_error_kind_that_means_it() {
     }
 }
 
-/// The id `..` is written as `%2E%2E`. A URL library takes this for the parent: the request would
-/// delete the container instead of the document.
+/// The id `..` is written as `%2E%2E`. A URL library takes this for the parent, so the delete of such
+/// a document would delete its container.
 #[tokio::test]
 async fn a_path_that_the_client_would_change_is_not_sent() {
     let client = client(Answer::Hang);

@@ -57,8 +57,8 @@ impl Connections {
         self.open_shards(pool_state, count, not_before);
     }
 
-    /// Starts tasks that open shards, each after `not_before`. Releases the lock `pool_state` before
-    /// it starts them, because a task that has ended takes this lock.
+    /// Starts `count` tasks that open a shard each, at once or at the time `not_before`. Releases the
+    /// lock `pool_state` before it starts them, because a task takes this lock at its end.
     pub(super) fn open_shards(
         self: &Arc<Self>,
         pool_state: MutexGuard<'_, PoolState>,

@@ -17,10 +17,13 @@ use self::pipes::{Answer, World, options};
 const SECOND: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(100);
 
+/// Answers each request after one step, on every connection.
 fn after_step(_: u64) -> Answer {
     Answer::After(STEP)
 }
 
+/// A connection has 20 streams. When more than three quarters of them are in use, another connection
+/// is opened.
 #[tokio::test(start_paused = true)]
 async fn a_second_connection_is_opened_before_the_first_is_full() {
     let world = World::new(options(), 20, after_step);
@@ -74,8 +77,9 @@ async fn the_peers_settings_lower_the_limit() {
         answer.unwrap();
     }
     assert_eq!(world.peak_per_connection(), 3);
+    // Thirty requests need ten connections. A few more are opened ahead of need.
     assert!((10..=14).contains(&world.opened()), "{} connections", world.opened());
-    // A peer that allows more does not raise it.
+    // A peer that allows more streams does not raise the limit of the options.
     let world = World::new(options().with_streams_per_connection_max(5), 100, after_step);
     world.send_many(30, Method::GET).join_all().await;
     assert_eq!(world.peak_per_connection(), 5);
@@ -120,7 +124,7 @@ async fn requests_that_are_not_polled_give_their_streams_back() {
     }
 }
 
-/// The connection that most requests use falls silent. Its reads are answered on another
+/// The connection that carries the requests falls silent. Its reads are answered on another
 /// connection, its writes fail with `Sent::Unknown`, and the connection is closed.
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_to_another_connection() {
@@ -223,7 +227,7 @@ async fn when_all_connections_fail_a_new_one_is_tried() {
     assert!((20..40).contains(&first_success), "{first_success}");
     assert!(outcomes[first_success..].iter().all(|is_ok| *is_ok), "{outcomes:?}");
     assert!(!world.shards().contains(&1) && !world.shards().contains(&2), "{:?}", world.shards());
-    assert!(world.opened() <= 5, "one at a time, not all: {}", world.opened());
+    assert!(world.opened() <= 5, "failing connections are replaced one at a time: {}", world.opened());
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +237,7 @@ async fn a_connection_that_goes_away_is_replaced_without_a_failure() {
     time::sleep(STEP).await;
     world.send_goaway(1);
     time::sleep(SECOND).await;
-    assert!(world.shards().is_empty(), "noticed without a request");
+    assert!(world.shards().is_empty(), "the GOAWAY is noticed without a request");
     let after = world.send_many(5, Method::POST);
     for answer in before.join_all().await.into_iter().chain(after.join_all().await) {
         answer.unwrap();

@@ -27,7 +27,8 @@ impl Fault {
         request: Request<Full<Bytes>>,
         progress: &mut Progress,
     ) -> Result<Http1Delivery, Failure> {
-        // A request that is held back looks like one that was sent and is not answered.
+        // To the caller, a request that the fault delays looks like a request that was sent and has
+        // no answer yet.
         *progress = Progress::Accepted;
         time::sleep(self.delay()).await;
         let (endpoint, label) = (&connections.endpoint, self.label());
@@ -42,7 +43,7 @@ impl Fault {
                 lease.give_back();
                 return Ok(Http1Delivery::Answered(answer.response()));
             }
-            Effect::Reset(When::Before) => return Err(closed(Sent::Unknown, ENDED)),
+            Effect::Reset(When::Before) => return Err(closed(Sent::Unknown, CONNECTION_ENDED)),
             Effect::Connection(fault, When::Before) => {
                 lease.switch().break_at_next_write(*fault);
                 return send(lease, connections, request, progress).await;
@@ -51,7 +52,7 @@ impl Fault {
             | Effect::Reset(When::After)
             | Effect::Connection(_, When::After)
             | Effect::BreakOff(_)
-            | Effect::SlowBody(_) => match lease.head(connections, request, progress).await? {
+            | Effect::SlowBody(_) => match lease.send_for_head(connections, request, progress).await? {
                 Ok(answer) => answer,
                 Err(not_taken) => return Ok(Http1Delivery::NotTaken(not_taken)),
             },
@@ -77,13 +78,16 @@ impl Fault {
                 let text = format!("{endpoint}: the server violates HTTP/1.1 (injected{label})");
                 Err(Failure::new(FailureKind::Protocol, Sent::Unknown, text))
             }
-            Effect::Connection(ConnectionFault::Drop, _) => Err(closed(Sent::Unknown, ENDED)),
-            Effect::None | Effect::Reset(_) | Effect::Connect(_) => Err(closed(Sent::Unknown, ENDED)),
+            Effect::Connection(ConnectionFault::Drop, _) => Err(closed(Sent::Unknown, CONNECTION_ENDED)),
+            Effect::None | Effect::Reset(_) | Effect::Connect(_) => {
+                Err(closed(Sent::Unknown, CONNECTION_ENDED))
+            }
         }
     }
 }
 
-const ENDED: &str = "the connection ended before the answer";
+/// The text of the failure when a fault ends the connection.
+const CONNECTION_ENDED: &str = "the connection ended before the answer";
 
 /// Reads this many bytes of the body, or all if there are fewer.
 async fn read_bytes(endpoint: &Endpoint, mut body: Incoming, bytes: usize) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ impl Fault {
         }
         let label = self.label();
         match self.effect() {
-            // Rules for connecting hit no request.
+            // A fault of connecting does not act on requests.
             Effect::None | Effect::Connect(_) => finish(begin(reservation, parts)?, deadline).await,
             Effect::Answer(answer) if answer.when == When::Before => {
                 let vitals = &reservation.shard.core.vitals;
@@ -99,7 +99,7 @@ fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Fail
 }
 
 /// Waits for the head of the answer, so that the service has acted. From then on, dropping the
-/// exchange does not count as a failure of its connection; the fault reports its failure itself.
+/// exchange does not count as a failure of the connection. The fault itself records the failure.
 async fn wait_for_head(
     exchange: &mut Exchange,
     deadline: Instant,
@@ -192,7 +192,7 @@ async fn read_slowly(
     }
 }
 
-/// How long this many bytes take.
+/// How long this many bytes take at this rate.
 pub(super) fn time_for(bytes: usize, bytes_per_second: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / bytes_per_second.max(1) as f64)
 }

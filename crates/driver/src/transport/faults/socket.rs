@@ -1,10 +1,11 @@
 //! The socket of a connection, with a switch by which a fault acts on the whole connection.
 //!
-//! What always holds: once a switch is muted, no byte of this connection is sent any more; a
-//! connection that was broken does not work again; [`Switch::ended`] returns when the socket was
-//! dropped, which is when the connection has really ended; over HTTP/2, garbage begins between two
-//! frames. Within a frame it would change the body of an answer unnoticed, which TLS prevents in
-//! a real network.
+//! What always holds:
+//! - Once a switch is muted, no byte of its connection is sent any more.
+//! - A connection that was broken does not work again.
+//! - [`Switch::ended`] returns when the socket was dropped. Then the connection has really ended.
+//! - Over HTTP/2, garbage begins between two frames. Within a frame it would change the body of an
+//!   answer unnoticed, which TLS prevents in a real network.
 
 use std::io;
 use std::pin::Pin;
@@ -28,7 +29,7 @@ const SILENT: u8 = 3;
 /// Written bytes are thrown away. Once the current frame has ended, reads return [`GARBAGE_BYTE`]s.
 const GARBAGE: u8 = 4;
 
-/// A byte that begins neither a frame of HTTP/2 that a peer accepts nor an answer of HTTP/1.1.
+/// Neither a valid frame of HTTP/2 nor an answer of HTTP/1.1 begins with this byte.
 const GARBAGE_BYTE: u8 = 0xff;
 
 /// The switch of one connection. Without a state it belongs to a connection that no fault can
@@ -168,6 +169,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// The length of the head of each frame (RFC 9113, section 4.1).
     const HEAD_BYTES: usize = 9;
 
     fn advance(&mut self, mut bytes: &[u8]) {

@@ -115,11 +115,12 @@ fn an_idle_shard_is_spare_unless_the_load_may_need_it() {
     let load = |in_use: &[u32]| Load::of(in_use.iter().map(|in_use| shard(*in_use)));
     assert!(is_spare(load(&[15, 0]), 20, LIMITS));
     assert!(!is_spare(load(&[16, 0]), 20, LIMITS));
-    assert!(!is_spare(load(&[0]), 20, LIMITS), "the minimum");
+    assert!(!is_spare(load(&[0]), 20, LIMITS), "one shard is the minimum");
     assert!(is_spare(load(&[0, 0]), 20, LIMITS));
 }
 
-/// With those that were taken out of use, an endpoint may have twice as many connections as shards: 8.
+/// An endpoint may have 4 shards here. Together with the connections that were taken out of use, it
+/// may have twice as many: 8.
 #[test]
 fn connections_that_were_taken_out_of_use_are_counted_until_they_end() {
     let limits = ShardLimits { shards_min: 1, shards_max: 4, streams_max: 20 };

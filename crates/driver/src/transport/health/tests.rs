@@ -80,7 +80,7 @@ fn when_all_connections_fail_one_is_replaced_as_a_probe() {
     check(FAILING, &[second], Verdict::Retire(Reason::AllFailing));
     check(second, &[FAILING], Verdict::Keep);
     check(FAILING, &[], Verdict::Retire(Reason::AllFailing));
-    // The probe is under way: it was opened, and has neither failed nor answered.
+    // The probe is under way: one request has failed on it, and none was answered yet.
     let probe = Signs { number: 3, failures: 1, has_answered: false, unanswered_for: SECOND, ..HEALTHY };
     check(second, &[probe], Verdict::Keep);
     // The probe has answered, so the other connections are at fault.

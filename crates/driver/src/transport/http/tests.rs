@@ -61,7 +61,8 @@ async fn a_transfer_over_http1_names_its_connection_and_whether_it_is_new() {
     assert_eq!((transfer.protocol(), transfer.connection(), transfer.first_byte()), (None, None, None));
 }
 
-/// A transport that several drivers share outlives the drivers of many accounts.
+/// A transport that several drivers share outlives the drivers of many accounts. When it has as many
+/// endpoints as allowed, it forgets one that is not used, and refuses a new one if all are in use.
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_is_not_used_makes_room_for_another_one() {
     let transport = HttpTransport::new(HttpOptions::default()).unwrap();
@@ -74,7 +75,10 @@ async fn an_endpoint_that_is_not_used_makes_room_for_another_one() {
     assert!(refused.to_string().contains("in use"), "{refused}");
     let remote = Endpoint::parse("http://192.0.2.1:8081").unwrap();
     let refused = transport.connections(&remote).err().unwrap();
-    assert!(refused.to_string().contains("without TLS"), "an endpoint must be allowed first: {refused}");
+    assert!(
+        refused.to_string().contains("without TLS"),
+        "the endpoint itself is checked before the limit: {refused}"
+    );
     requests.remove(7);
     // The task of the request ends. An endpoint that has no connection and no request may be
     // forgotten at once.

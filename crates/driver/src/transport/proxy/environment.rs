@@ -9,13 +9,14 @@ use super::bypass::Bypass;
 use super::{Chosen, Proxies, Proxy};
 use crate::variable::Variable;
 
-/// Whether the variables below count (`true` or `false`; default true). Microsoft's driver reads
-/// the same variable.
-const ALLOWED: &str = "AZURE_COSMOS_CONNECTION_POOL_IS_PROXY_ALLOWED";
+/// The variable that says whether the other variables name proxies (`true` or `false`; default
+/// true). Microsoft's driver reads the same variable.
+const PROXY_ALLOWED: &str = "AZURE_COSMOS_CONNECTION_POOL_IS_PROXY_ALLOWED";
 
-/// The proxies of an environment in which `lookup` returns the value of a variable.
+/// The proxies that an environment names. `lookup` returns the value of a variable.
 pub(super) fn proxies(lookup: impl Fn(&str) -> Option<String>) -> Result<Proxies, BadHttpOptions> {
-    let is_allowed = Variable::new(ALLOWED, lookup(ALLOWED)).boolean().map_err(BadHttpOptions::new)?;
+    let is_allowed =
+        Variable::new(PROXY_ALLOWED, lookup(PROXY_ALLOWED)).boolean().map_err(BadHttpOptions::new)?;
     if is_allowed == Some(false) {
         return Ok(Proxies::default());
     }

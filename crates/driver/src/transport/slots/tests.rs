@@ -54,8 +54,8 @@ fn a_peer_that_allows_no_stream_gets_one() {
     assert_eq!((slots.reserve(), slots.reserve()), (Some(0), None));
 }
 
-/// Eight threads reserve and give back, while another thread changes the limit. The count
-/// of requests that have a stream never exceeds the highest limit, and returns to zero.
+/// Eight threads reserve streams and give them back, while another thread changes the limit. The
+/// count of requests that have a stream never exceeds the highest limit, and returns to zero.
 #[test]
 fn threads_never_share_a_stream() {
     use std::sync::atomic::AtomicU32;

@@ -85,7 +85,7 @@ fn a_ca_that_holds_no_certificate_is_refused_at_once() {
     assert!(Tls::new(&HttpOptions::default()).is_ok());
 }
 
-/// An authority, and a certificate with its key that the authority has signed for a client.
+/// An authority, a certificate that it has signed for a client, and the key of that certificate.
 struct Identity {
     authority: rcgen::Certificate,
     chain_pem: String,
@@ -123,7 +123,7 @@ fn server_that_asks_for_a_certificate(authority: &rcgen::Certificate) -> Arc<rus
     Arc::new(config.unwrap())
 }
 
-/// Whether the server accepts the client, and the cipher suite.
+/// The cipher suite of a handshake; an error if the server does not accept the client.
 async fn accepted(
     server: Arc<rustls::ServerConfig>,
     options: &HttpOptions,

@@ -39,7 +39,7 @@ pub(super) type Check = fn(&History, &mut Vec<String>);
 pub(super) const ALL: [(&str, Check); 9] = [
     ("a write that was reported as failed was not applied", failures_left_nothing),
     ("a write reported as done was applied, and only once unless it may be repeated", done_was_applied),
-    ("an ambiguous error has its reason", ambiguity_has_a_reason),
+    ("an error is ambiguous only if a write may have been applied", ambiguity_has_a_reason),
     ("an operation ends by its deadline", deadlines_are_kept),
     ("an operation that fails has spent a retry budget", giving_up_has_a_reason),
     ("no operation fails while retries are within their budgets", nothing_fails_that_is_retried),

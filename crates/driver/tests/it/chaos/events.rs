@@ -54,6 +54,7 @@ const ROUGH_DELAY_MS_MAX: u64 = 2000;
 /// The refusals of operations on documents: status, sub-status, and the wait that the
 /// answer asks for in milliseconds (0 for none).
 const REFUSALS: [(u16, u32, u64); 11] = [
+    // Too many requests: the budget of request units is used up.
     (429, 3200, 40),
     (429, 0, 0),
     (449, 0, 0),
@@ -61,9 +62,13 @@ const REFUSALS: [(u16, u32, u64); 11] = [
     (500, 0, 0),
     (408, 0, 0),
     (410, 0, 0),
+    // The partition key range was split or merged.
     (410, 1002, 0),
+    // The replica is out of resources.
     (429, 3092, 0),
+    // The region does not have the writes of the session yet.
     (404, 1002, 0),
+    // The region does not take writes.
     (403, 3, 0),
 ];
 
@@ -231,7 +236,7 @@ impl Events<'_> {
         if is_behind {
             // The delay lets the region fall behind. Until the move, reads that need newer
             // writes find them in the current write region.
-            self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
+            self.set_replication_delay(REGIONS[to], MOVE_DELAY_MS).await;
             self.sleep(1, MOVE_DELAY_MS).await;
         }
         let (status, _) = self.setup.manage("regions/write", &region_body(REGIONS[to])).await;
@@ -240,7 +245,7 @@ impl Events<'_> {
             self.write_region = to;
         }
         if is_behind {
-            self.delay_to(REGIONS[to], GENTLE_DELAY_MS_MAX).await;
+            self.set_replication_delay(REGIONS[to], GENTLE_DELAY_MS_MAX).await;
         }
     }
 
@@ -262,7 +267,7 @@ impl Events<'_> {
         // session may need writes that only the region without replication has.
         if self.rng.bool() || (self.is_gentle() && self.setup.is_multi_write) {
             let ms = self.rng.u64(0..=most_ms);
-            return self.delay_to(region, ms).await;
+            return self.set_replication_delay(region, ms).await;
         }
         self.log_event(format!("{region} cut"));
         self.setup.manage("replication/cut", &region_body(region)).await;
@@ -273,8 +278,8 @@ impl Events<'_> {
         }
     }
 
-    async fn delay_to(&mut self, region: &str, ms: u64) {
-        self.log_event(format!("delay to {region}: {ms} ms"));
+    async fn set_replication_delay(&mut self, region: &str, ms: u64) {
+        self.log_event(format!("replication delay to {region}: {ms} ms"));
         let body = format!(r#"{{"region":"{region}","milliseconds":{ms}}}"#);
         self.setup.manage("replication/delay", &body).await;
     }

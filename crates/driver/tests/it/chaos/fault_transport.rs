@@ -98,9 +98,11 @@ impl Fault {
 pub(super) struct Exchange {
     /// The id of the worker's operation; `None` for reads of metadata and of witnesses.
     pub(super) operation: Option<u32>,
+    /// The operation, named as in the server's fault rules.
     pub(super) name: &'static str,
     /// The first label of the host name.
     pub(super) region: String,
+    /// When the driver sent the request.
     pub(super) at: Instant,
     /// Whether the service applied the request; `None` while it is in progress.
     pub(super) is_applied: Option<bool>,
@@ -271,8 +273,8 @@ async fn perform(
         Some(Fault::Unreachable) => Err(faults::unreachable()),
         _ => inner.send(request).await,
     };
-    // A batch that is refused has the status 207 and is not applied. An outage drops a
-    // request before it is served.
+    // A batch that is refused has the status 207 and is not applied. If an outage drops a
+    // request, the service has not applied it.
     let is_applied = is_write
         && outcome
             .as_ref()

@@ -1,6 +1,7 @@
-//! The ledger: the operations of the workers and their results, which the checkers
-//! read, and the floor of each document. The floor is the highest value that was
-//! acknowledged or read; no later read of the session may show less.
+//! The ledger of a run: the operations of the workers with their results, and the floor
+//! of each document. The checkers read it. The floor is the highest value that was
+//! acknowledged or read. All workers share one driver, and so one session: no later read
+//! may show less than the floor.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

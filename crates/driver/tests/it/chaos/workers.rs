@@ -3,8 +3,8 @@
 //! worker.
 //!
 //! A document has one writer, except `swap` and `contest-*`, for which two writers
-//! compete. The writers of a document count up, so that a reader knows which value it
-//! must at least see.
+//! compete. The writers of a document count up, so a reader knows the least value that
+//! it must see.
 
 mod feed_reader;
 mod readers;
@@ -30,7 +30,7 @@ use crate::world::customer;
 
 /// The longest pause between two operations of a worker.
 const PAUSE_MS_MAX: u64 = 400;
-/// The longest pause in a rough run, whose outages are longer.
+/// The longest pause in the first phase of a rough run, which has longer outages.
 const ROUGH_PAUSE_MS_MAX: u64 = 1000;
 /// The longest pause in the aftermath. It is short enough that requests probe the open
 /// breakers.

@@ -1,5 +1,5 @@
 //! Constant load with a ledger. Each key has one writer, which counts up. Several readers
-//! know from the ledger which value they must at least see.
+//! know from the ledger the least value that they must see.
 //!
 //! The ledger has epochs, because a container that is deleted and recreated is empty
 //! again. In an even epoch the container exists, in an odd epoch it does not. An
@@ -162,6 +162,7 @@ impl Task {
     async fn read_all(self, reader: usize) {
         let mut key = reader;
         while !self.ledger.is_stopped.load(Ordering::SeqCst) {
+            // 7 and the number of keys have no common divisor, so a reader visits every key.
             key = (key + 7) % KEYS;
             self.read(key).await;
         }

@@ -61,7 +61,7 @@ async fn assert_returns_to(regions: &MultiRegion, region: &str) {
 
 /// Waits until the driver knows this many ranges. The driver reads the ranges again when an
 /// answer names a new range, but at most every half second. So it may learn of the last
-/// split later than the load ends.
+/// split after the load has ended.
 async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
     let known = async {
         while regions.driver.metadata(&regions.orders).await.unwrap().ranges.len() != ranges {

@@ -4,9 +4,9 @@ use perihelion_driver::fault_injection::FaultInjector;
 use perihelion_testkit::TestServer;
 use perihelion_testkit::random::Random;
 
-/// Faults that the driver injects. A status that says that a write was not applied is injected
-/// only before the service acts, because the service never sends such a status for a write that
-/// it has applied.
+/// Faults that the driver injects. Some statuses, such as 410 and 449, say that a write was not
+/// applied. They are injected only before the service acts, because the service never sends them
+/// for a write that it has applied.
 const INJECTED_BY_DRIVER: &[&str] = &[
     r#""drop":"before""#,
     r#""drop":"after""#,

@@ -24,7 +24,7 @@ use crate::world::customer;
 /// How much later than its deadline an operation may end, on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(2);
 
-/// The documents that a worker writes at a time.
+/// The most documents in [`Worker::live`].
 const DOCUMENTS_MAX: usize = 6;
 
 /// The state of a document: its stamp, or `None` when it does not exist.
@@ -33,6 +33,7 @@ type State = Option<u64>;
 /// The report of a worker.
 #[derive(Default)]
 pub(super) struct Report {
+    /// The worker's partition key: the `customer` of its documents.
     key: String,
     pub(super) operations: usize,
     pub(super) failed: usize,
@@ -305,7 +306,8 @@ impl Report {
         format!("expected {:?} or one of {:?}", self.certain.get(id), self.uncertain.get(id))
     }
 
-    /// Compares the rows of a query of all documents of this worker.
+    /// Compares the expected states with the rows of a query for all documents of this worker.
+    /// Returns the problems.
     fn check_rows(&self, body: &[u8]) -> Vec<String> {
         let Some(rows) = rows_of(body) else { return vec![format!("{:?}", Bytes::copy_from_slice(body))] };
         let mut found: BTreeMap<&str, State> = BTreeMap::new();

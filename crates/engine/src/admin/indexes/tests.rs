@@ -97,12 +97,14 @@ async fn no_two_indexes_have_the_same_id() {
     let definition = definition("p", 2).definition;
     assert_eq!(check_declared_indexes(&container, &definition).unwrap_err().status, 400);
     container.definition = definition;
+    // The definition declares four indexes, but only one id is left.
     add_declared_indexes(&mut container, false);
     let ids: HashSet<u16> = container.indexes.iter().map(|index| index.id).collect();
     assert_eq!((container.indexes.len(), ids.len()), (1, 1));
 }
 
-/// Indexes that were dropped from the policy are maintained for some minutes.
+/// Indexes that were dropped from the policy are maintained for some minutes. Until they are removed,
+/// they count towards [`INDEXES_MAX`].
 #[tokio::test]
 async fn a_policy_that_changes_all_the_time_is_refused() {
     let (engine, mut container, seconds) = engine_with(100).await;

@@ -38,8 +38,8 @@ pub(crate) fn record_by_rid(view: &dyn View, feed: &AccessFeed, rid: &str) -> Re
     Ok(found)
 }
 
-/// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if the path of the
-/// request consists of `_rid`s.
+/// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if `is_rid` is true, and
+/// otherwise the user's id.
 pub(crate) fn permissions_of_user(
     view: &dyn View,
     database: DatabaseRid,

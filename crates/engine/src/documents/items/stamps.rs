@@ -29,7 +29,7 @@ pub(crate) struct WriteStamps {
 }
 
 impl WriteStamps {
-    /// The stamps of a write of another region that had `lsn` there.
+    /// The stamps of a write that another region made. In that region the write has this LSN.
     pub(crate) fn replicated(lsn: u64) -> Self {
         WriteStamps { replicated_lsn: Some(lsn), ..WriteStamps::default() }
     }

@@ -117,7 +117,7 @@ impl ItemWrite<'_, '_> {
         self.link_document(to, rid);
     }
 
-    /// Adds a tombstone, and a change for the other regions that removes a document.
+    /// Adds a tombstone, and a change that removes the document in the other regions.
     fn send_delete(
         &mut self,
         stamp: WriteStamp,

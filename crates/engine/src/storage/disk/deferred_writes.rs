@@ -34,8 +34,8 @@ const MAGIC_BYTES: usize = 9;
 /// fits into one sector. So a power cut leaves the whole header or nothing of it.
 const SECTOR_BYTES: usize = 512;
 
-/// An upper bound of a file's length while redb creates it, until redb writes the magic
-/// number.
+/// While redb creates a file and has not written the magic number, the file is never longer
+/// than this.
 const LAYOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A shared handle: redb owns one clone, the store another.
@@ -104,8 +104,9 @@ impl DeferredWrites {
         *self.0.room_wait.lock().unwrap_or_else(PoisonError::into_inner) = room_wait;
     }
 
-    /// Performs a write on the disk. A write for which there was no room may be on the disk in part;
-    /// to perform it again is harmless.
+    /// Performs a write on the disk. If the disk is full and `room_wait` is set, waits for room and
+    /// performs the write again. The first try may have written a part of the data; to write that
+    /// part again is harmless.
     fn when_there_is_room(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             let error = match write() {

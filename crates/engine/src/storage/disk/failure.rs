@@ -65,8 +65,8 @@ impl Location {
     pub(super) fn closed_to_writes(&self, failure: &str) -> StoreError {
         let location = &self.0;
         let message = format!(
-            "cannot write {location}: an earlier write failed ({failure}). Restart the process: the \
-             data on the disk is unknown until then"
+            "cannot write {location}: an earlier write failed ({failure}), and it is not known what is \
+             on the disk. Restart the process, which then reads the disk again"
         );
         StoreError { kind: StoreErrorKind::Io, message }
     }

@@ -39,7 +39,8 @@ const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihe
 const MARKER_FORMAT: &str = "format";
 /// The instance number, which is in every record of this file's log.
 const MARKER_INSTANCE: &str = "instance";
-/// The last sequence number that the data file covers (`log.rs`).
+/// The last sequence number that the data file covers: the data file contains every commit up to
+/// that number.
 const MARKER_COVERED: &str = "covered";
 
 /// The format of the files. Raise the number when an older program would misread what a
@@ -83,7 +84,7 @@ pub(super) fn check_files(path: &Path) -> Result<(), StoreError> {
         let mut database =
             Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(deferred.clone())?;
         if !database.check_integrity()? {
-            return Err(Failure::damaged("a page has another checksum than its reference"));
+            return Err(Failure::damaged("a page does not have the checksum that its parent page states"));
         }
         Ok(())
     });
@@ -110,7 +111,7 @@ pub(super) fn open_directory(
     })
 }
 
-/// Opens the data file, or creates it if there is no log either.
+/// Opens the data file, or creates it. Refuses a directory that has a log but no data file.
 fn open_data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failure> {
     if let Some(file) = directory.open(FILE_NAME)? {
         return Ok(file);
@@ -156,7 +157,8 @@ fn accept(
         Some(instance) => log::read(directory, instance, covered)?,
         None => refuse_log(directory)?,
     };
-    // A process that ended during a check may have left the file. The log needs its room.
+    // A process that was killed in `Log::check_room` may have left its file, which takes room that
+    // the log needs.
     log::remove_room_file(directory)?;
     deferred.apply()?;
     Ok(Accepted { database: DataFile(Some(database)), instance, covered, is_current, replay })

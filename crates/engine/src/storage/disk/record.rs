@@ -1,10 +1,9 @@
 //! A record: one commit as bytes in the log.
 //!
-//! A record is a header (checksum, the instance number of its data file, its
-//! sequence number, lengths) and the writes. A record starts at the start of a sector and is
-//! padded to the next sector. So an append never rewrites a sector that holds an
-//! acknowledged record, and records are searched for only at the starts of sectors. All
-//! numbers are little-endian.
+//! A record is a header (checksum, the instance number of the data file, the sequence number of
+//! the commit, lengths) and the writes. A record starts at the start of a sector and is padded to
+//! the next sector. So an append never rewrites a sector that holds an acknowledged record, and
+//! records are searched for only at the starts of sectors. All numbers are little-endian.
 //!
 //! The instance number is random and never shown, so a client cannot store a document whose
 //! bytes look like a record. Otherwise the log would accept such bytes as a record after a power
@@ -21,13 +20,15 @@ pub(super) const SECTOR_BYTES: usize = 512;
 
 /// The first bytes of every record.
 const MAGIC: [u8; 4] = *b"phl1";
+/// The header of a record, with the offset of each field: magic (0), checksum (4), instance number
+/// (8), sequence number (16), bytes of the writes (24), number of writes (28).
 const HEADER_BYTES: usize = 32;
 /// The checksum covers everything after itself: the record from this offset up to the
 /// padding.
 const CHECKED_FROM: usize = 8;
 
-/// Each write begins with two lengths, of its key and of its value.
-const ENTRY_BYTES: usize = 8;
+/// The two lengths at the beginning of each write, of its key and of its value.
+const LENGTHS_BYTES: usize = 8;
 /// The value length of a key that is removed.
 const REMOVED: u32 = u32::MAX;
 
@@ -37,16 +38,18 @@ pub(super) type LoggedWrite = (Bytes, Option<Bytes>);
 /// The number of bytes of a commit in the log, padding included; `None` if the commit is too
 /// large for the length fields.
 pub(super) fn size(writes: &[Write<'_>]) -> Option<usize> {
-    let of_write = |write: &Write<'_>| ENTRY_BYTES + write.key.len() + write.value.map_or(0, <[u8]>::len);
+    let of_write = |write: &Write<'_>| LENGTHS_BYTES + write.key.len() + write.value.map_or(0, <[u8]>::len);
     let payload: usize = writes.iter().map(of_write).sum();
     let fits = u32::try_from(payload).is_ok_and(|payload| payload < REMOVED);
     fits.then(|| (HEADER_BYTES + payload).next_multiple_of(SECTOR_BYTES))
 }
 
-/// A commit ready to be appended; the entries are slices of the bytes.
+/// A commit ready to be appended to the log.
 #[derive(Debug)]
 pub(super) struct Record {
+    /// The whole record, padding included.
     pub(super) bytes: Bytes,
+    /// The writes, as slices of `bytes`.
     pub(super) entries: Vec<LoggedWrite>,
 }
 
@@ -78,7 +81,7 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
         bytes.slice(at - len..at)
     };
     let entries = writes.iter().map(|write| {
-        slice(ENTRY_BYTES);
+        slice(LENGTHS_BYTES);
         (slice(write.key.len()), write.value.map(|value| slice(value.len())))
     });
     Record { entries: entries.collect(), bytes: bytes.clone() }
@@ -89,7 +92,9 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
 pub(super) struct FoundRecord {
     pub(super) instance: u64,
     pub(super) sequence: u64,
+    /// The number of writes.
     count: u32,
+    /// The encoded writes.
     payload: Bytes,
 }
 
@@ -121,14 +126,14 @@ impl FoundRecord {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// The writes of the record; `None` if its lengths are inconsistent. The checksum is
-    /// correct, so that happens only if another program wrote the record.
+    /// The writes of the record; `None` if its lengths are inconsistent. Because the checksum is
+    /// correct, only another program can have written a record with such lengths.
     pub(super) fn entries(&self) -> Option<Vec<LoggedWrite>> {
         let mut entries = Vec::new();
         let mut rest = self.payload.clone();
         let take = |rest: &mut Bytes, len: usize| (len <= rest.len()).then(|| rest.split_to(len));
         for _ in 0..self.count {
-            let lengths = take(&mut rest, ENTRY_BYTES)?;
+            let lengths = take(&mut rest, LENGTHS_BYTES)?;
             let key_len = u32::from_le_bytes(lengths[..4].try_into().ok()?);
             let value_len = u32::from_le_bytes(lengths[4..].try_into().ok()?);
             let key = take(&mut rest, key_len as usize)?;
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn a_record_with_a_wrong_byte_or_a_missing_end_is_not_found() {
         let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
-        let used = HEADER_BYTES + 3 * ENTRY_BYTES + 4 + 5 + 4;
+        let used = HEADER_BYTES + 3 * LENGTHS_BYTES + 4 + 5 + 4;
         for at_byte in 0..used {
             let mut torn = record.bytes.to_vec();
             torn[at_byte] ^= 0x10;

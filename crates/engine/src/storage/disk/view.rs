@@ -76,12 +76,12 @@ fn scan_layers(
         frozen: layers.frozen.range(range, direction).peekable(),
         direction,
     };
-    let mut changed = overlays.next();
-    let mut entry = base.next()?;
+    let mut overlay_entry = overlays.next();
+    let mut base_entry = base.next()?;
     loop {
-        // Whether the overlay's entry or the data file's comes first. At the same
-        // key the overlay hides the data file's entry.
-        let order = match (&changed, &entry) {
+        // Whether the entry of the overlays or that of the data file comes first. At the same
+        // key the overlays hide the data file's entry.
+        let order = match (&overlay_entry, &base_entry) {
             (None, None) => return Ok(()),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
@@ -89,20 +89,20 @@ fn scan_layers(
         };
         let mut flow = ControlFlow::Continue(());
         if order.is_gt() {
-            if let Some((key, value)) = &entry {
+            if let Some((key, value)) = &base_entry {
                 flow = visit(key.value(), value.value());
             }
-        } else if let Some((key, Some(value))) = changed {
+        } else if let Some((key, Some(value))) = overlay_entry {
             flow = visit(key, value);
         }
         if flow.is_break() {
             return Ok(());
         }
         if order.is_ge() {
-            entry = base.next()?;
+            base_entry = base.next()?;
         }
         if order.is_le() {
-            changed = overlays.next();
+            overlay_entry = overlays.next();
         }
     }
 }

@@ -9,8 +9,9 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 /// The bytes of the longest key that is stored in place. With its length and the tag of the
-/// enum such a key fills 48 bytes. Keys of documents and of feed entries fit, and keys of
-/// partition members with up to two levels.
+/// enum such a key fills 48 bytes. Keys of documents and of feed entries fit. Keys of partition
+/// members fit if the name of the logical partition (`keys/logical_partition.rs`) has at most 33
+/// bytes.
 const SHORT_BYTES_MAX: usize = 46;
 
 /// A key, stored in place when it is short.

@@ -45,9 +45,9 @@ fn the_tree_keeps_its_shape_and_its_entries_under_any_inserts_and_removes() {
         let mut map = SnapshotMap::default();
         let mut model = BTreeMap::new();
         let mut snapshots = Vec::new();
-        let spread = 1 + random.below(3000);
+        let keys_max = 1 + random.below(3000);
         for step in 0..3000u64 {
-            let key = Bytes::copy_from_slice(&random.below(spread).to_be_bytes());
+            let key = Bytes::copy_from_slice(&random.below(keys_max).to_be_bytes());
             // The map mostly grows at first, and mostly shrinks later.
             if random.below(10) < if step < 1500 { 7 } else { 3 } {
                 map.insert(&key, step);

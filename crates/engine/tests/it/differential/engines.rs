@@ -15,7 +15,7 @@ use perihelion_testkit::random::Random;
 use crate::engine_model::shape;
 use crate::support;
 
-/// A write between two pages.
+/// A write of one document.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
     /// Creates or replaces a document.
@@ -75,8 +75,8 @@ impl Engines {
         Ok(())
     }
 
-    /// Splits one range of every engine that has fewer than [`RANGES_MAX`] ranges. An engine with
-    /// indexes splits the same range as the engine without indexes.
+    /// Splits one range of every engine that has fewer than [`RANGES_MAX`] ranges. `number` chooses
+    /// the range. An engine with indexes splits the same range as the engine without indexes.
     pub(super) async fn split(&self, number: usize) -> Result<(), String> {
         for engine in &self.engines {
             let container = container(engine);

@@ -23,13 +23,15 @@ fn text(random: &mut Random) -> Value {
         return long_text(random);
     }
     if random.one_in(16) {
-        // Two of these differ only after the bytes that a token has room for.
+        // These texts differ only in their last byte, which is after the bytes that a continuation
+        // token has room for.
         return format!("{}{}", "long ".repeat(55), random.below(4)).into();
     }
     TEXTS[random.index(TEXTS.len())].into()
 }
 
-/// A text around the length at which index keys cut strings. Most of these texts have equal keys.
+/// A text of about 1,024 bytes, the length at which index keys cut strings. Most of these texts have
+/// the same index key.
 fn long_text(random: &mut Random) -> Value {
     let beginning = match random.below(4) {
         0 => format!("{}\u{0}", "y".repeat(1022)),
@@ -84,7 +86,7 @@ pub(super) fn document(random: &mut Random, id: u64) -> Value {
             document.set(name, make(random));
         }
     }
-    // So that several documents have equal keys in an index.
+    // Long texts are frequent, so that several documents have equal keys in an index.
     if random.one_in(2) {
         document.set("s", long_text(random));
     }

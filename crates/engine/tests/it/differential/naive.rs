@@ -1,5 +1,5 @@
 //! A plain interpreter for the statements of the differential test. It shares no code with
-//! the engine's evaluation: it holds all documents in memory, and is short rather than fast.
+//! the engine's evaluation. It has all documents in memory, and is short rather than fast.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) fn run(statement: &Statement, documents: &[Value]) -> Vec<ResultRow> 
     }
 }
 
-/// One row of FROM.
+/// One row of FROM: a document, and with a JOIN one element of its `tags`.
 #[derive(Clone, Copy)]
 struct FromRow<'d> {
     document: &'d Value,

@@ -11,20 +11,21 @@ async fn the_conditions_of_a_transaction_share_a_bound_of_work() {
     let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     let items = vec!["1"; 300].join(",");
     let large = NewBody::new(object(&format!(r#"{{"id":"1","pk":"a","items":[{items}]}}"#)), &first).unwrap();
-    statuses(&engine, 1, vec![on(&first, "a", "1", ItemOperation::Create { body: large })]).await;
+    statuses(&engine, 1, vec![operation_on(&first, "a", "1", ItemOperation::Create { body: large })]).await;
     // Each condition visits 90,000 rows, so a hundred conditions would visit nine million.
     let costly = r#"{"operations":[{"op":"set","path":"/n","value":1}],"condition":"from c where exists(select value 1 from x in c.items join y in c.items where x + y = 3)"}"#;
     let (work, mut operations) = (ConditionWork::default(), Vec::new());
     for _ in 0..100 {
         let mut operation = patch(&first, "a", "1", costly);
-        operation.operation = operation.operation.map(|operation| work.bound(operation));
+        operation.operation = operation.operation.map(|operation| work.shared_with(operation));
         operations.push(operation);
     }
     let start = std::time::Instant::now();
     let statuses = statuses(&engine, 2, operations).await;
     assert!(statuses.starts_with("412/1110 453/5415"), "{statuses}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    // Patches of different documents are each tried; beyond the bound they are refused with 400.
+    // If each patch is for a document of its own, the conditions are evaluated one after the other.
+    // When they reach the bound, the other patches are refused with 400.
     let (work, mut operations) = (ConditionWork::default(), Vec::new());
     for n in 0..100 {
         let id = format!("d{n}");
@@ -35,7 +36,7 @@ async fn the_conditions_of_a_transaction_share_a_bound_of_work() {
             .await
             .unwrap();
         let mut operation = patch(&first, "a", &id, costly);
-        operation.operation = operation.operation.map(|operation| work.bound(operation));
+        operation.operation = operation.operation.map(|operation| work.shared_with(operation));
         operations.push(operation);
     }
     let found = self::statuses(&engine, 3, operations).await;
@@ -98,7 +99,7 @@ async fn a_replay_is_answered_even_if_its_documents_have_grown_past_the_bound() 
 }
 
 #[tokio::test]
-async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it() {
+async fn operations_after_a_patch_count_the_new_size_of_the_document() {
     let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let grow =
@@ -117,7 +118,7 @@ async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it(
 async fn aborted_transactions_take_at_most_half_of_the_ledger() {
     let limits = LedgerLimits { entries_max: 10, age: Duration::from_secs(100), ..LedgerLimits::default() };
     let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
-    // A transaction none of whose containers exists is refused and not recorded.
+    // A transaction is refused and not recorded if none of its containers exists.
     for token in 1..=10 {
         let mut nowhere = create(&first, "a", "1");
         let no_container = Refusal::gateway(status::OWNER_RESOURCE_NOT_FOUND, "No such container.");

@@ -8,6 +8,7 @@ async fn a_session_token_is_not_satisfied_by_the_transaction_s_own_writes() {
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let target = Target::resolve(&first, key("a")).unwrap();
     let position = engine.read_item(&target, "1", &Precondition::default(), &[]).unwrap().position;
+    // The session token has the LSN that the transaction itself would get.
     let mut ahead = upsert(&first, "a", "2", 2);
     ahead.session = session_token::parse(&format!("{}:-1#{}", target.range.id, position.lsn + 1)).unwrap();
     let plain = upsert(&first, "a", "3", 2);

@@ -83,7 +83,7 @@ fn check_point_reads(engine: &Engine, container: &Arc<Container>, model: &Model)
 }
 
 /// Checks that the feed of each range has each document of the range once, in the order of
-/// the LSNs, and that no page ends within one LSN.
+/// the LSNs, and that all documents with the same LSN are on one page.
 fn check_feeds(
     engine: &Engine,
     container: &Arc<Container>,

@@ -70,8 +70,8 @@ impl Gate {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Returns when a commit waits at the gate and the tasks that waited for the commit
-    /// before it have run.
+    /// Waits until a commit is at the gate. Then lets the tasks run that waited for the
+    /// previous commit.
     async fn until_commit_waits(&mut self) {
         self.waiting.recv().await.expect("a store");
         for _ in 0..3 {

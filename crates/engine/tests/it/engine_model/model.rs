@@ -99,6 +99,7 @@ impl Model {
                 Ok(body) => body,
                 Err(status) => return status,
             },
+            // A read has returned above.
             Verb::Delete | Verb::Read => {
                 self.documents.remove(key);
                 self.events.push(Event { kind: "delete", key: key.clone() });

@@ -12,8 +12,8 @@ pub(crate) const PARTITION_KEYS: u64 = 7;
 /// The number of ids in use in each partition. It is small, so that conflicts are common.
 pub(crate) const IDS: u64 = 12;
 
-/// The number of values of the unique member: more than a partition has documents, but
-/// so few that a value is sometimes taken.
+/// The number of values of the unique member. It is larger than [`IDS`], so that a partition
+/// has free values. It is small, so that a random value is sometimes taken already.
 const UNIQUE_VALUES: u64 = 20;
 
 pub(crate) struct Workload {

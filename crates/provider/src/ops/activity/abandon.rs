@@ -19,8 +19,8 @@ use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
 
 /// An activity is left to other processes only if it is given back with at least this delay. The
-/// runtime gives an activity that it does not know back with a second at least. With a tenth of a
-/// second it gives back an activity that it could run: its session limit was reached, or the ack
+/// runtime gives back an unknown activity with a delay of at least one second. The delay is a tenth
+/// of a second if the runtime could run the activity, but its session limit was reached or the ack
 /// failed.
 const LEFT_DELAY_MIN: Duration = Duration::from_secs(1);
 
@@ -43,10 +43,10 @@ pub(crate) async fn run(
     }
     let left_until = delay_if_left.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
-    // The runtime usually abandons with such a delay because it cannot run the activity: it is
-    // not registered in this program. The first time that this process leaves an activity to
-    // others, the attempt is not counted. So during a rolling deployment the many processes that
-    // still run the old program do not use up the attempts.
+    // The runtime usually abandons with such a delay because the activity is not registered in
+    // this program. The first time that this process leaves an activity to others, the attempt is
+    // not counted. So during a rolling deployment the many processes that still run the old program
+    // do not use up the attempts.
     let is_first = left_until.is_some_and(|until| core.hints.left_activities.record(&name, until, now));
     if left_until.is_some() {
         // Other processes find the activity sooner if they poll the slice too.

@@ -31,8 +31,8 @@ const _: () =
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     match ack(core, token, completion).await {
-        // The worker gives back an activity that was cancelled. There is nothing left to do, and
-        // an error would be logged as a warning.
+        // The runtime acks a cancelled activity without a completion. There is nothing left to do,
+        // and for an error the runtime would log a warning.
         Err(Failure::LockLost) if completion.is_none() && was_cancelled(&core.store, token).await => Ok(()),
         acked => acked,
     }

@@ -42,11 +42,12 @@ const FAILED_LOCKS_MAX: usize = 3;
 /// that an activity with a large input on a slow connection can be locked.
 pub(super) const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
-/// How long a worker waits for the lock of an activity whose partition was paused. The lock continues
-/// in the background, and after the next pause another worker tries other work of the partition.
+/// How long a worker waits for the lock of an activity whose partition was paused. After that, the
+/// attempt to lock the activity continues in the background. After the next pause, another worker tries
+/// other work of the partition.
 const TRIAL_WAIT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of writing the end of a late lock again.
+/// The shortest time limit of the write that extends a late lock.
 const EXTENSION_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
 /// This process asks the other processes for help if the hints have at least this many activities
@@ -251,8 +252,8 @@ pub(super) enum LockOutcome {
 }
 
 /// An attempt to lock an activity. If it is dropped before it has ended, because it takes too long or
-/// its caller was dropped, it continues in the background: the write of the lock may still be applied,
-/// and then the activity would be locked for nobody until the lock expires.
+/// its caller was dropped, it continues in the background: the write of the lock may still be applied.
+/// If it were applied and no task waited for it, no worker would run the activity until the lock expires.
 struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> {
     core: &'a Core,
     instance: String,
@@ -329,7 +330,8 @@ pub(super) async fn lock_in_time(
 /// worker has lost the session of the activity meanwhile, every process may run it.
 async fn keep_late_lock(core: &Core, locked: ReadyActivity) {
     let ReadyActivity { activity, session, .. } = &locked;
-    // A poll that has read the activity before its lock must not bring it back.
+    // Beginning and ending an attempt records a change of the activity. So a poll that has read the
+    // activity before it was locked does not offer it again.
     drop(core.hints.activities.begin_lock(activity));
     // If it is too late for any worker to fetch it, its failures stay counted, and the next attempt gets
     // a longer time limit.
@@ -354,8 +356,8 @@ async fn read_item(
     }
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
     let Some(text) = texts.into_iter().next().flatten() else {
-        // The activity was completed or cancelled in the meantime. If its parts are lost, it must not
-        // come first again and again.
+        // The activity was completed or cancelled in the meantime, or the parts of its input are lost.
+        // In the latter case, the pause lets other activities come first.
         let name = activity_name(&activity.instance_id, &activity.id);
         core.hints.paused_activities.record_failure(&name, Duration::ZERO, core.clock.now());
         return Ok(None);
@@ -436,11 +438,11 @@ async fn lock_activity(
     }
 }
 
-/// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
-/// the rest of the lease: its first renewal would find that the lock has expired. `time_taken` is how
-/// long the lock took. The second write will probably take as long, so this time is added to the lease.
-/// Refused if the lock is lost: the activity was cancelled, or the lock has expired. If the end could not
-/// be written, the worker gets the rest of the lease.
+/// Extends a lock that was answered late: so little of the lease is left that the lock would expire
+/// before the worker's first renewal. Writes a later end of the lock. `time_taken` is how long the lock
+/// took. The second write will probably take as long, so this time is added to the lease. Returns
+/// `Refused` if the lock is lost: the activity was cancelled, or the lock has expired. If the later end
+/// could not be written, the worker gets the rest of the lease.
 async fn extend_late_lock(core: &Core, mut locked: Box<ReadyActivity>, time_taken: Duration) -> LockOutcome {
     let now_ms = core.clock.now_ms();
     let left = Duration::from_millis(locked.activity.visible_at.ms().saturating_sub(now_ms));
@@ -537,8 +539,8 @@ async fn handle_unreadable(core: &Core, activity: &Activity, item: &str) {
     );
 }
 
-/// The work item of an activity that was locked without reading it: by direct dispatch, which locks no
-/// activity whose input is in parts.
+/// The work item of an activity that direct dispatch has locked, without reading the work item. Direct
+/// dispatch locks no activity whose input is in parts.
 fn decode_item(activity: &Activity) -> Result<WorkItem, Failure> {
     let text = match &activity.item {
         Text::Inline(text) => text.as_str(),

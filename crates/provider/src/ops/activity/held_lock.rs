@@ -65,9 +65,9 @@ pub(crate) async fn renew(
     let until = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
     next.visible_at = Stamp::at_ms(until);
     let etag = held.activity.etag.clone();
-    // The driver waits longer after each failed attempt. Its last wait must not pass the end of
-    // the lock, so each attempt has a part of the time that is left. The runtime renews five seconds
-    // before the end, and the first attempt gets half of them: each request may take seconds.
+    // Each attempt may take half of the time that is left. With all of it, the driver, which waits
+    // longer after each failed request, could wait until the lock has expired. The runtime renews five
+    // seconds before the end, so the first attempt has 2.5 seconds: a slow request may take that long.
     let timeout = || (held.until.saturating_duration_since(Instant::now()) / 2).max(ATTEMPT_TIME_MIN);
     let options = || {
         let options = without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);

@@ -29,7 +29,7 @@ fn is_left_in_shared_slice(view: &View, instance: &str, known: Option<&Snapshot>
     let Some(known) = known else { return !view.is_polled(instance) };
     // Many completions follow. The next poll finds all that are there by then.
     let is_wide = ActivityCounts::of(&known.history).outstanding >= WIDE_FROM;
-    // If this process made the last commit, perhaps the owner cannot run the instance. So this process
-    // takes the turn.
+    // This process takes the turn if it polls the instance. It also takes the turn if it made the last
+    // commit, because then perhaps the owner cannot run the instance.
     is_wide || !(view.is_polled(instance) || known.is_committed_here)
 }

@@ -55,8 +55,8 @@ pub(crate) fn limit_poll_timeout(
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
 }
 
-/// How long the ack of an activity waits until the use of its session is recorded, and a worker until its
-/// claim is undone. A partition that hangs must not hold the worker.
+/// How long the ack of an activity waits until the use of its session is recorded, and how long a worker
+/// waits until its claim of a session is undone. A partition that hangs must not hold the worker.
 const RECORD_WAIT: Duration = Duration::from_secs(1);
 
 /// How long one call of `renew` retries transient failures, for all sessions together. By
@@ -153,7 +153,8 @@ pub(crate) async fn claim_in_time(
         failed => {
             tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
             let pause = pauses.record_failure(&attempt, Instant::now());
-            // The next claim would meet the writes of this one, and its undoing.
+            // A claim that has timed out continues in the background. Another claim would conflict with
+            // its writes, and with the write that undoes it.
             leave_out(if failed.is_err() { pause.max(limit) } else { pause })
         }
     }
@@ -220,8 +221,9 @@ pub(crate) async fn claim(
     }
 }
 
-/// Undoes a claim whose activity its worker does not get: deletes the session, if the claim made the
-/// worker its owner. Waits for [`RECORD_WAIT`] at most, and continues in the background.
+/// Undoes the claim of a session, because the worker does not get the activity: deletes the session, if
+/// the claim made the worker the owner. Waits for [`RECORD_WAIT`] at most, and continues in the
+/// background.
 pub(crate) async fn release(core: &Core, claimed: ClaimedSession) {
     if let Some(task) = release_in_background(core, claimed) {
         let _ = tokio::time::timeout(RECORD_WAIT, task).await;
@@ -235,13 +237,14 @@ pub(crate) fn release_in_background(core: &Core, claimed: ClaimedSession) -> Opt
     core.background.finish_late_lock(undo)
 }
 
-/// See [`release`]. If another worker of the same owner has claimed the session since, the session stays,
-/// and is still renewed. If the deletion fails, the session stays too, and is renewed until it has
-/// been idle for too long.
+/// Deletes the session that a claim has written, for [`release`]. If another worker of the same owner has
+/// claimed the session since, the session stays, and is still renewed. If the deletion fails, the
+/// session stays too, and is renewed until it has been idle for too long.
 async fn undo_claim(core: &Core, written: &Versioned<Session>) {
     let Session { owner, session, .. } = &written.value;
-    // The session is renewed until it is deleted, because a later claim may be in use.
-    let number = core.sessions.number(owner, session);
+    // The session stays in the table, so it is renewed until it is deleted: a worker with a later claim
+    // may use it.
+    let number = core.sessions.insertion_number(owner, session);
     let until = Instant::now() + RETRY_FOR;
     let is_gone = match retry_until(until, || delete_claimed(&core.store, written)).await {
         Ok(is_gone) => is_gone,
@@ -251,15 +254,17 @@ async fn undo_claim(core: &Core, written: &Versioned<Session>) {
         }
     };
     if is_gone {
-        // A claim since the deletion has another number.
+        // If the session was claimed again since the deletion, it has another number and stays.
         core.sessions.remove_numbered(owner, session, number);
-        // Workers that have seen the claim leave out the activities of the session until its end.
+        // Workers that have seen the claim would leave out the activities of the session until the
+        // session's lock expires.
         end_leaving_out(core, session, owner);
     }
 }
 
-/// Deletes a session if nobody has claimed or used it since this claim: both change `lastActivity`, and
-/// a renewal does not. Returns whether the session no longer belongs to the owner.
+/// Deletes a session if it was neither claimed again nor used since this claim. `lastActivity` shows that:
+/// a claim and a use change it, a renewal does not. Returns whether the session no longer belongs to the
+/// owner.
 async fn delete_claimed(
     store: &Store,
     Versioned { value, etag }: &Versioned<Session>,
@@ -283,8 +288,8 @@ async fn delete_claimed(
     }
 }
 
-/// Offers the activities of a session again that were left out because this owner held it. An empty
-/// owner stands for a partition that does not answer.
+/// Lets workers take the activities of a session again, which they left out because `owner` held the
+/// session. An empty `owner` stands for a partition that does not answer.
 fn end_leaving_out(core: &Core, session: &str, owner: &str) {
     if core.hints.activities.update_and_wake(|hints| hints.forget_session(session, owner)) {
         core.poller.read_backlog_soon(None);
@@ -334,8 +339,8 @@ pub(crate) async fn renew(
             let no_answer = || Failure::Contended("the stored sessions were not read in time".to_owned());
             let stored = tokio::time::timeout_at(until, stored).await.unwrap_or_else(|_| Err(no_answer()));
             match stored {
-                // The runtime would log a warning at every renewal of an outage, also in a process
-                // without sessions.
+                // The failure is not returned: otherwise the runtime would log a warning at every
+                // renewal during an outage, even in a process without sessions.
                 Err(failure) if failure.is_transient() => {
                     tracing::debug!(?failure, "the next renewal looks for stored sessions again");
                 }

@@ -1,7 +1,7 @@
-//! Activities in partitions that hang, fail or are throttled. Such a partition is paused for the
-//! activities of this process (`PartitionPauses`): the process forgets the activities of the partition,
-//! so that they do not use up the room of polls, and polls then offer one of them at a time until one
-//! can be locked.
+//! Activities in partitions that hang, fail or are throttled. This process pauses such a partition
+//! (`PartitionPauses`). It forgets the activities of the partition, so that the hints have room for
+//! other activities. After the pause, polls offer one activity of the partition at a time, until one can
+//! be locked.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

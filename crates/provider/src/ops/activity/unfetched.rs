@@ -2,7 +2,7 @@
 //! worker) to the next worker of this process, and gives back those that no worker has fetched in time:
 //! the worker was busy or gone. Otherwise no process could run them until their locks expire.
 //!
-//! One task watches the activities, while there are any. It begins with the first one.
+//! One task watches these activities. It starts with the first activity, and ends when there are none.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn run(core: Weak<Core>) {
         let now_ms = shared.clock.now_ms();
         let (overdue, next_ms) = shared.hints.activities.with(|hints| hints.take_overdue_ready(now_ms));
         if !overdue.is_empty() {
-            // Not in this task, because closing the provider ends it.
+            // Another task gives the activities back, because closing the provider aborts this task.
             let core = Arc::clone(&shared);
             let work = async move { give_back(&core, overdue, GIVE_BACK_TIMEOUT).await };
             shared.background.finish_late_lock(work);
@@ -73,8 +73,8 @@ fn end(core: &Core) -> bool {
 }
 
 /// Gives back activities that no worker has fetched, and offers them to the next worker of this
-/// process. Undoes the claims of their sessions first, so that each worker can claim them. An activity that
-/// is not given back within `limit` is free when its lock expires.
+/// process. Undoes the claims of their sessions first, so that any worker can claim the sessions. An
+/// activity that is not given back within `limit` is free when its lock expires.
 pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Duration) {
     if ready.is_empty() {
         return;

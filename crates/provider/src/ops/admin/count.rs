@@ -78,7 +78,7 @@ const SCAN_FILTERS: [&str; 2] =
 impl InstanceScan {
     /// Counts the next documents, and stops with the page that exceeds `ru_max`. Returns the
     /// charge. After a transient failure the next step continues with the page that failed. After
-    /// another failure the next step counts the whole container anew, because the service may
+    /// any other failure the next step counts the whole container anew, because the service may
     /// refuse the continuation for ever.
     pub(crate) async fn step(&mut self, store: &Store, ru_max: f64) -> Result<f64, Failure> {
         let counted = self.count_next(store, ru_max).await;

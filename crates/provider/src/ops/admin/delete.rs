@@ -200,9 +200,9 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
 }
 
 /// The children that an instance has scheduled within [`SCHEDULED_LATELY`] and that have not
-/// answered, by its history. The history comes with the state that the deletion is conditional
-/// on, so it is never out of date when the deletion succeeds. Some of them may be deleted, or have
-/// another parent.
+/// answered, by its history. Some of these children may be deleted, or have another parent. The
+/// history comes with the state that the deletion is conditional on, so it is never out of date when
+/// the deletion succeeds.
 async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<Child>, Failure> {
     let Some(state) = core.store.state(parent).await? else { return Ok(Vec::new()) };
     if state.value.is_deleted() || !state.value.has_children {
@@ -239,8 +239,8 @@ fn is_of_parent(state: Option<&State>, parent: &str) -> bool {
     }
 }
 
-/// The query `text IN (names)`. Every service answers IN with an index; some do not use an index
-/// for `ARRAY_CONTAINS`.
+/// The query `text IN (names)`. Every implementation of the service answers `IN` with an index. Some
+/// do not use an index for `ARRAY_CONTAINS`.
 pub(super) fn in_list(text: &str, names: &[&str]) -> Query {
     let parameters: Vec<String> = (0..names.len()).map(|number| format!("@name{number}")).collect();
     let query = Query::new(format!("{text} IN ({})", parameters.join(", ")));
@@ -354,10 +354,11 @@ async fn write_tombstone(
     purge::run(core, &tombstone).await.map(drop)
 }
 
-/// Removes the starts of children from `heads` whose parent was deleted by this deletion and exists. The
-/// parent was created again after the deletion was committed, and before this child of the deleted
-/// parent got its tombstone. So the start is for a new child of that name. Another deletion that has
-/// marked the parent cannot be committed before this child has its tombstone.
+/// Removes from `heads` the starts of children that must not be deleted. After this deletion was
+/// committed, a deleted parent may have been created again, and may have started a child with the id
+/// of this instance before this instance got its tombstone. That start is for a new child, so it must
+/// stay. A parent with the mark of another deletion counts as living: that deletion cannot be
+/// committed before this instance has its tombstone.
 async fn leave_starts_of_living_parents(
     store: &Store,
     deletion: &Deletion,

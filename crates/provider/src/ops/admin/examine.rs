@@ -76,7 +76,8 @@ fn time_to_live(container: &Container, properties: &ContainerProperties) -> Chec
         (Ok(()), None) => Check::warning(
             subject,
             "off: tombstones and sessions stay, and retention is left to the reconciler",
-            "A provider turns it on if it may. Else set the container's default time to live to -1",
+            "A provider turns it on if its credential permits that. Otherwise set the container's default \
+             time to live to -1",
         ),
     }
 }

@@ -1,8 +1,8 @@
-//! `CosmosDBProvider::locks`: activities and turns that processes have locked. A page of activities, and
-//! with the first page the turns. Each query has a limited number of rows.
+//! `CosmosDBProvider::locks`: activities and turns that processes have locked. Each call returns a page of
+//! activities. The first page also has the turns. Each query has a limited number of rows.
 //!
 //! The locks themselves are not indexed, so the queries select by two indexed members: `visibleAt`,
-//! because an activity is locked only while it is in the future, and `_ts`, because a lock on an instance
+//! because the `visibleAt` of a locked activity is in the future, and `_ts`, because a lock on an instance
 //! was written when it was taken or renewed. In the commit tiers T1 and T2 most locks on instances are
 //! never written.
 
@@ -29,11 +29,11 @@ const PAGE_ROWS: u32 = 100;
 /// `EXAMINED_MAX / PAGE_ROWS` requests, and more if many physical partitions have a few locks each.
 const EXAMINED_MAX: u32 = 500;
 
-/// The most turns of each physical partition, and in all.
+/// The most turns that are read from one physical partition. Also the most turns that are returned.
 const TURNS_MAX: usize = 100;
 
 /// How long ago the lock of a turn may have been written. The runtime locks turns for a few seconds at a
-/// time. A longer time would read more instances that had a turn and are not locked any more.
+/// time. With a longer time here, the query would read more instances whose locks have ended.
 const TURNS_WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// A locked activity, as far as a person wants to know it.

@@ -90,7 +90,7 @@ async fn entries_of(
     let document_type = if kind == QueueKind::Turns { "orch_queue" } else { "worker_queue" };
     // `visibleAt` of a message that is due at once is `SKEW_MAX` before the time it was written. So
     // without the other conditions fresh messages would take the places of overdue timers. The start
-    // of a next execution has no enqueue time.
+    // of a next execution has no enqueue time, so its `visibleAt` is compared with `@startedBefore`.
     let text = format!(
         "SELECT TOP {ROWS_MAX} c.instanceId, c.visibleAt, c.enq, c.attemptCount, c.tag, \
          LEFT(c.item, {ITEM_CHARACTERS}) AS item FROM c \

@@ -67,7 +67,7 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
 
 /// Deletes the document of an execution and creates the garbage record. The answer to the batch may
 /// be lost. So when the document is gone after a failed attempt, the batch was applied, or another
-/// process has pruned the execution at the same time.
+/// process has pruned the execution at the same time. Both count as success.
 async fn delete_execution(
     core: &Core,
     instance: &str,

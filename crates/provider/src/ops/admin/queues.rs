@@ -24,9 +24,9 @@ struct Queued {
 }
 
 impl Queued {
-    /// Since when the document could be taken. `visible_at` of a message that is due at once is
-    /// [`SKEW_MAX`] before the time it was written; the start of a next execution has no enqueue
-    /// time.
+    /// Since when the document could be taken. The start of a next execution has no enqueue time.
+    /// Its `visible_at` is [`SKEW_MAX`] before the time it was written, as that of every message that
+    /// is due at once.
     fn waits_since(&self) -> Stamp {
         match self.enqueued_at.ms() {
             0 => self.visible_at.plus(SKEW_MAX),

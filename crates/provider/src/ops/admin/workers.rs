@@ -49,6 +49,8 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock) -> Result<Vec<Worker
     Ok(workers)
 }
 
+/// The tags in the form of [`WorkerInfo::activity_tags`]: `*` for all activities, `-` for activities
+/// without a tag.
 fn tags(tags: &Tags) -> Vec<String> {
     let any = tags.matches_any.then(|| "*".to_owned());
     let untagged = (tags.matches_untagged && !tags.matches_any).then(|| "-".to_owned());

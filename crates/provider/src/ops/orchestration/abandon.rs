@@ -52,7 +52,7 @@ pub(crate) async fn run(
         core.membership.share_slice_of(&token.instance);
     }
     let ignore_attempt = ignore_attempt || is_first;
-    let (mut deleted_messages, mut is_further_written) = (Vec::<String>::new(), false);
+    let (mut deleted_messages, mut are_others_written) = (Vec::<String>::new(), false);
     let until = Instant::now() + RETRY_FOR;
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
@@ -60,12 +60,12 @@ pub(crate) async fn run(
         let state = &held.state;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         let (next, mut messages) = without_lock(state, lock, &deleted_messages);
-        // The messages for which the batch has no room are patched first. So a turn that begins when
-        // the lock ends sees their delay.
-        let further = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
-        if !is_further_written {
-            match write_attempts(core, &mut held, &further, visible_at, ignore_attempt).await {
-                Ok(()) => is_further_written = true,
+        // The other messages, for which the batch has no room, are patched first. So a turn that begins
+        // when the lock ends sees their delay.
+        let other_messages = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
+        if !are_others_written {
+            match write_attempts(core, &mut held, &other_messages, visible_at, ignore_attempt).await {
+                Ok(()) => are_others_written = true,
                 Err(failure) if failure.is_stale() => {
                     held_lock::refresh(core, &token, &mut held).await?;
                     continue;
@@ -121,8 +121,8 @@ fn without_lock(state: &State, lock: Lock, deleted_messages: &[String]) -> (Stat
 
 /// Writes the attempt counts of the messages for which the batch that ends the lock has no room, in
 /// batches. Messages that do not exist any more are left out. Each batch also writes the state under
-/// its etag, so it is refused if another process has taken the lock. So the batches are sent one
-/// after the other.
+/// its etag, so it is refused if another process has taken the lock. Each batch changes the etag, so
+/// the batches are sent one after the other.
 async fn write_attempts(
     core: &Core,
     held: &mut LockedInstance,
@@ -141,9 +141,10 @@ async fn write_attempts(
     Ok(())
 }
 
-/// Patches messages with one batch, if the state has not changed. If one of them does not exist,
-/// sends the batch again without it. Each patch may be applied twice. Without a state
-/// document no other process has written a lock, and the batch has no condition.
+/// Patches messages with one batch, if the state has not changed. If one of the messages does not
+/// exist, sends the batch again without it. If an answer is lost, a patch may be applied twice, with the
+/// same values. Without a state document no other process has written a lock, and the batch has no
+/// condition.
 async fn patch_existing(
     core: &Core,
     held: &mut LockedInstance,

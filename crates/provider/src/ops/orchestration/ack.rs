@@ -1,11 +1,11 @@
 //! `ack_orchestration_item`: loads the documents that the plan needs, plans the turn, commits it, and
 //! delivers its messages.
 //!
-//! Invariant: up to the commit, requests that fail with a transient failure are retried. The ack
-//! renews its lock while it stages documents and while it retries the commit; retried reads end
-//! when the lock expires. If the ack returned the failure, the runtime would retry
-//! only briefly and then fail the workflow. When an answer was lost, the state is read to find out
-//! whether the commit was applied.
+//! Invariant: up to the commit, requests that fail with a transient failure are retried. If the ack
+//! returned such a failure, the runtime would retry only briefly and then fail the workflow. The ack
+//! renews its lock while it stages documents and while it retries the commit. Reads are retried until
+//! the lock expires. When the answer to a commit was lost, the state is read to find out whether the
+//! commit was applied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +64,8 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
     let mut held = held.lock().await;
     if let Err(ended) = token_lock::check_not_expired(held.until) {
         // The runtime acks once more, with the failure of the workflow. That ack must not find the lock
-        // in the document: a renewal whose answer was lost may have written a later end. And the lock
-        // has the state with its history in memory.
+        // in the document: a renewal whose answer was lost may have written a later end. Ending the lock
+        // also frees its memory, which has the state and the history.
         core.instance_locks.end(&token.nonce);
         return Err(ended);
     }
@@ -99,8 +99,8 @@ async fn commit_turn<'a>(
     ack: &TurnAck,
     nonce: &str,
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
-    let mut taken = core.costs.take(&token.instance);
-    let charge = taken.charge().plus(held.charge_in_messages);
+    let mut taken_charge = core.costs.take(&token.instance);
+    let charge = taken_charge.charge().plus(held.charge_in_messages);
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce, charge).await?;
     let until = Instant::now() + COMMIT_RETRIED_FOR;
     // The futures of rare steps are large. They are boxed, so that this future stays small.
@@ -123,7 +123,7 @@ async fn commit_turn<'a>(
     }
     let dispatch = DirectDispatch::promise(core, &mut plan);
     let mut sender = CommitSender::new(core, token, &plan, &dispatch, staged.as_ref());
-    taken.mark_sent();
+    taken_charge.mark_sent();
     let outcome = sender.send(held, until).await;
     let form = sender.form();
     if !matches!(outcome, Ok(CommitOutcome::Committed(_))) {
@@ -137,7 +137,7 @@ async fn commit_turn<'a>(
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch, form }));
             }
-            taken.put_back();
+            taken_charge.put_back();
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
                 core.start_checks.record_collision();
             }
@@ -147,12 +147,12 @@ async fn commit_turn<'a>(
         }
         // The lock was in memory only, and the hints had messages that no longer exist.
         CommitOutcome::Refused(_) if held.is_optimistic => {
-            taken.put_back();
+            taken_charge.put_back();
             held_lock::give_up(core, token);
             Err(Failure::LockLost)
         }
         CommitOutcome::Refused(error) => {
-            taken.put_back();
+            taken_charge.put_back();
             Err(Failure::Refused(error.to_string()))
         }
     }
@@ -246,7 +246,7 @@ async fn finish_turn(
                 Vec::new()
             }
         };
-        // None of these waits for another one, which may have to retry.
+        // They run at the same time, so that none of them waits while another one retries.
         tokio::join!(
             biased;
             dispatch.hand_over(activities, etags.activities),
@@ -306,8 +306,8 @@ fn begin_next_turn(
 }
 
 /// Removes the hints of activities that a commit has cancelled. Otherwise workers would try to lock each
-/// of them before any other work, because they are the oldest. Undoes the claims of sessions for those
-/// that no worker has fetched yet.
+/// of them before any other work, because they are the oldest. If such an activity was locked for a
+/// worker, and no worker has fetched it yet, the claim of its session is undone.
 fn forget_cancelled(core: &Core, instance: &str, cancelled: &[CancelledActivity], bundles: &[Bundle]) {
     let tombstones = cancelled.iter().map(|cancelled| &cancelled.id);
     let ids: Vec<&String> = tombstones.chain(bundles.iter().flat_map(|bundle| &bundle.cancelled)).collect();

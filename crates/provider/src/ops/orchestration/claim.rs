@@ -61,8 +61,8 @@ pub(crate) enum ClaimOutcome {
     Stale,
     /// The execution is pinned to a duroxide version that this dispatcher does not run.
     Incompatible,
-    /// The instance has not started, and none of its messages starts it. Any other message than
-    /// these may be the start.
+    /// The instance has not started, and none of its messages starts it. The value tells which
+    /// messages these are: a message that is not among them may be the start.
     Unstarted(SeenMessages),
     /// The instance has not started, and the message that starts it is not visible before this
     /// time.
@@ -110,15 +110,15 @@ pub(crate) async fn claim(
         Ok(read) => read,
         Err(refused) => return Ok(refused),
     };
-    let InstanceRead { state, messages, mut etags, has_more_messages, later_version } = read;
+    let InstanceRead { state, messages, mut etags, has_more_messages, later_version_message } = read;
     // The state, unless it is a tombstone.
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, live, &state, messages, &etags).await;
-    if let Some(id) = &later_version {
+    if let Some(id) = &later_version_message {
         write_later_version_notice(&core.later_version_notice, instance, id);
     }
     if messages.is_empty() {
-        let is_later = later_version.is_some();
+        let is_later = later_version_message.is_some();
         return Ok(if is_later { ClaimOutcome::LaterVersion } else { ClaimOutcome::Idle });
     }
     let history = match &state {
@@ -136,8 +136,8 @@ pub(crate) async fn claim(
         messages.splice(0..0, start);
     }
     let Some(identity) = identity(live, events, &messages) else {
-        // The message that cannot be read may be the start.
-        if later_version.is_some() {
+        // The message of a later version may be the start.
+        if later_version_message.is_some() {
             return Ok(ClaimOutcome::LaterVersion);
         }
         // If there are more messages than were read, `find_start` has looked for a start among the
@@ -203,13 +203,14 @@ async fn read_turn(
         return Ok(Err(refused));
     }
     let consumed = match &mut read.state {
-        Some(state) if !state.value.undeleted.is_empty() && completions::are_known_by(&core.store) => {
+        Some(state) if !state.value.undeleted.is_empty() && completions::knows_undeleted(&core.store) => {
             Box::pin(leftovers::remove(&core.store, state)).await?
         }
         _ => HashSet::new(),
     };
     if !consumed.is_empty() {
-        // Some of the messages may have been consumed before. They are deleted by now.
+        // Some of the messages that were read may have been consumed before. These are deleted by now,
+        // so the messages are read again.
         let second_read = read_instance(&core.store, instance, now).await?;
         let etag_of = |state: &Option<Versioned<State>>| state.as_ref().map(|state| state.etag.clone());
         if etag_of(&second_read.state) != etag_of(&read.state) {
@@ -263,8 +264,8 @@ fn is_first_attempt(
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
-        let is_since_owned = || owned_since.is_some_and(|since| message.earliest_seen_at() > since);
-        message.attempt_count == 0 && (is_written_here || is_since_owned())
+        let arrived_while_owned = || owned_since.is_some_and(|since| message.earliest_seen_at() > since);
+        message.attempt_count == 0 && (is_written_here || arrived_while_owned())
     };
     has_no_earlier_turn && messages.iter().all(|(message, _)| is_new(message))
 }

@@ -29,9 +29,10 @@ pub(crate) fn claim(
     lock_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
 ) -> Option<FetchedInstance> {
-    let has_all_messages =
-        !candidate.is_partial && !candidate.had_uncommitted_turn && !candidate.messages.is_empty();
-    if !has_all_messages || candidate.messages.iter().any(|message| message.attempt_count > 0) {
+    let has_all_messages = !candidate.is_partial && !candidate.messages.is_empty();
+    let was_attempted =
+        candidate.had_uncommitted_turn || candidate.messages.iter().any(|message| message.attempt_count > 0);
+    if !has_all_messages || was_attempted {
         return None;
     }
     if !core.membership.is_alone() && is_old(candidate, core.clock.now_ms()) {
@@ -95,8 +96,9 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// Whether the cached state is not locked and not being deleted, and each message is a
 /// completion, a timer or the start of the next execution, for the same incarnation. After the
 /// end of an execution only the start of the next one is expected. A completion may have been
-/// consumed already: a turn can read and consume it before the ack of its activity gets its answer
-/// and adds it to the hints. The commit of such a turn would be refused, so the instance is read.
+/// consumed already: another turn can read and consume it before the ack of its activity gets its answer
+/// and adds it to the hints. A commit that consumes it again would be refused. So false if the history
+/// has one of the completions: then the instance is read.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let can_be_claimed =
@@ -120,7 +122,7 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     can_be_claimed && messages.iter().all(is_expected) && !is_any_consumed(&snapshot.history, messages)
 }
 
-/// Whether a history has the completion of an activity that is among these messages.
+/// Whether one of these messages is the completion of an activity that has ended in this history.
 fn is_any_consumed(history: &[Event], messages: &[(Message, WorkItem)]) -> bool {
     let completed = messages.iter().filter_map(|(_, item)| match item {
         WorkItem::ActivityCompleted { id, execution_id, .. }

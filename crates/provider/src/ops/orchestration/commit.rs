@@ -113,8 +113,8 @@ fn is_changed_or_deleted(error: &Error) -> bool {
     error.is_document_not_found() || error.is_precondition_failed()
 }
 
-/// The whole commit as one batch, and the operations after whose refusal the turn is planned
-/// again. `activities` are the activities of the plan, with the ends of their leases.
+/// The whole commit as one batch, and the operations that make the commit stale if their document does
+/// not exist. `activities` are the activities of the plan, with the ends of their leases.
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],

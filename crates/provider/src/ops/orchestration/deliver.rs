@@ -155,7 +155,7 @@ impl Delivery {
         }
         let mut first_failure = None;
         if let Some(target) = targets.keys().find(|target| self.failed_targets.contains(*target)) {
-            let text = format!("messages from {source} to {target} wait for an earlier one");
+            let text = format!("messages from {source} to {target} wait for an earlier message");
             first_failure = Some(Failure::Contended(text));
         }
         targets.retain(|target, _| !self.failed_targets.contains(target));

@@ -39,8 +39,8 @@ pub(crate) struct DirectDispatch<'a> {
     promises: Vec<Option<Promise>>,
     /// When the leases in the last attempt of the commit began, in milliseconds since 1970.
     leases_begin_ms: AtomicU64,
-    /// Begins before the commit. A poll may find the new activities, and workers may lock them,
-    /// before the answer of the commit arrives.
+    /// The answer of the commit counts as a read of the activities. The read begins before the commit:
+    /// a poll may find the new activities, and workers may lock them, before the answer arrives.
     read: ActivityRead<'a>,
 }
 
@@ -140,8 +140,8 @@ fn make_ready(core: &Core, activity: Activity, etag: Etag, promise: &Promise) {
     core.hints.activities.with(|hints| hints.end_promise(promise.worker));
 }
 
-/// Reads activities whose etags are unknown because the answer of the commit was lost. Makes those
-/// ready that still have the promised lock.
+/// Reads activities whose etags are unknown because the answer of the commit was lost. An activity
+/// that still has the promised lock is made ready.
 async fn read_and_make_ready(core: Arc<Core>, unread: Vec<(Activity, Promise)>) {
     for (activity, promise) in unread {
         let find = || core.store.find::<Activity>(&activity.instance_id, &activity.id);
@@ -157,7 +157,8 @@ async fn read_and_make_ready(core: Arc<Core>, unread: Vec<(Activity, Promise)>) 
                     instance = activity.instance_id,
                     id = activity.id,
                     ?failure,
-                    "an activity waits until its lock expires"
+                    "the answer of a commit was lost, and an activity that it created was not read; the \
+                     activity waits until its lock expires"
                 );
             }
         }

@@ -166,7 +166,7 @@ impl<'a> TakenHint<'a> {
         Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
-    /// Pauses the instance after a claim that failed after `elapsed`. The pause is at least as
+    /// Pauses the instance after a failed claim, which took `elapsed`. The pause is at least as
     /// long as the claim took, so that instances of a partition that does not answer do not keep
     /// the dispatchers busy.
     fn record_failure(mut self, now: Stamp, elapsed: Duration) {
@@ -177,8 +177,8 @@ impl<'a> TakenHint<'a> {
         self.hints.instances.with(|hints| hints.record_failed_claim(instance, now.plus(pause)));
     }
 
-    /// Updates the hints by the outcome of a claim. Returns the item if the instance was
-    /// taken; its lock is in the hints already.
+    /// Updates the hints by the outcome of a claim. If the instance was taken, returns it: its lock is
+    /// in the hints already.
     fn record_outcome(
         mut self,
         outcome: ClaimOutcome,

@@ -1,8 +1,8 @@
 //! Leftovers: completions that a turn has consumed and its commit could not delete, because a
-//! batch holds 100 operations. The commit lists their ids in the state (`State::undeleted`).
+//! batch has room for only 100 operations. The commit lists their ids in the state (`State::undeleted`).
 //! The process that made the commit deletes them right after it.
 //!
-//! If that process ends before it has deleted them, polls find the leftovers, and the next claim of
+//! If that process ends before it has deleted the leftovers, polls find them, and the next claim of
 //! the instance deletes them. Until then the list in the state shows that they were consumed, so no
 //! turn takes them again. The next commit after the deletion writes a state without the list.
 //!
@@ -35,8 +35,8 @@ struct QueuedCompletion {
     etag: String,
 }
 
-/// Deletes the leftovers of a turn after its commit, which wrote `state`. `etags` are those with which
-/// the messages of the turn were read. Returns whether all leftovers are deleted.
+/// Deletes the leftovers of a turn after its commit, which wrote `state`. `etags` has the etags with
+/// which the messages of the turn were read. Returns whether all leftovers are deleted.
 pub(crate) async fn delete_after_commit(
     store: &Store,
     state: &State,
@@ -76,7 +76,7 @@ pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Resul
         return Ok(HashSet::new());
     }
     let instance = state.value.instance_id.clone();
-    // If this process made the commit, it knows whether it has deleted them.
+    // If this process made the commit, its cached state shows whether it has deleted the leftovers.
     let cached = store.state_cache.get(&instance).filter(|cached| cached.state.etag == state.etag);
     let are_deleted = cached.is_some_and(|cached| cached.state.value.undeleted.is_empty());
     let listed: HashSet<String> = std::mem::take(&mut state.value.undeleted).into_iter().collect();
@@ -87,8 +87,8 @@ pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Resul
     Ok(listed)
 }
 
-/// The listed completions that are in the queue, with their etags. Leaves out those of another
-/// incarnation than the one of `state`.
+/// The listed completions that are in the queue, with their etags. Leaves out completions for another
+/// incarnation of the instance.
 async fn find(
     store: &Store,
     state: &State,

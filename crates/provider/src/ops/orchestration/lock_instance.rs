@@ -49,8 +49,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) message_etags: HashMap<String, Etag>,
     /// Whether there may be more messages than this turn takes.
     pub(crate) has_more_messages: bool,
-    /// If an earlier turn of this process ended without a commit: the attempts of the messages
-    /// of that turn, by message id. Perhaps no document has these counts.
+    /// The attempt counts of messages, by message id, if an earlier turn of this process with these
+    /// messages ended without a commit. Perhaps no document has these counts.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
@@ -68,6 +68,7 @@ impl LockRequest<'_> {
         let etag = self.stored_state.as_ref().map(|stored| &stored.etag);
         match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
             Ok(etag) => {
+                // The lock that this lock replaces. If another process held it, this is a takeover.
                 let expired = self.stored_state.as_ref().and_then(|stored| stored.value.lock.as_ref());
                 if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
                     core.metrics.count_steal();

@@ -3,8 +3,8 @@
 //! The runtime replays the whole history in each turn. For each completion in it, the replay
 //! polls every activity that had not ended before. So a turn of a fan-out of 10,000 activities
 //! costs seconds of processor time, whether it consumes one completion or a thousand. If the
-//! next turn began at once, it would consume only a few. So it waits about as long as the last replay
-//! took, at most [`PAUSE_MAX`], and consumes all completions that have arrived by then. As
+//! next turn began at once, it would consume only a few completions. So it waits about as long as the
+//! last replay took, at most [`PAUSE_MAX`], and consumes all completions that have arrived by then. As
 //! long as replays take less than [`PAUSE_MAX`], turns of one instance use about half of a
 //! processor.
 //!
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use duroxide::{Event, EventKind};
 
-/// The time of a replay for each completion and each activity that had not ended before it:
-/// measured with 4,000 activities.
+/// The time that a replay needs for one pair of a completion and an activity that had not ended
+/// before this completion. Measured with 4,000 activities.
 const REPLAY_PER_PAIR: Duration = Duration::from_nanos(60);
 
 /// Shorter pauses are left out.
@@ -51,6 +51,7 @@ impl ActivityCounts {
 
     /// How long the next turn waits for further completions; `None` if it does not wait.
     pub(super) fn pause(self) -> Option<Duration> {
+        // At a completion, the outstanding activities had not ended, and on average half of the others.
         let pairs = self.ended.saturating_mul(self.outstanding + self.ended / 2);
         let pause = REPLAY_PER_PAIR.saturating_mul(u32::try_from(pairs).unwrap_or(u32::MAX));
         (self.outstanding >= OUTSTANDING_MIN && pause >= PAUSE_MIN).then(|| pause.min(PAUSE_MAX))
@@ -65,7 +66,7 @@ mod tests {
     fn only_turns_with_a_long_replay_wait() {
         let pause = |outstanding, ended| ActivityCounts { outstanding, ended }.pause();
         assert_eq!(pause(1000, 0), None, "nothing was replayed");
-        assert_eq!(pause(500, 500), None);
+        assert_eq!(pause(500, 500), None, "a short replay");
         assert_eq!(pause(3000, 1000), Some(Duration::from_millis(210)));
         assert_eq!(pause(5000, 5000), Some(PAUSE_MAX));
         assert_eq!(pause(OUTSTANDING_MIN - 1, 10_000), None, "the fan-out is at its end");

@@ -1,8 +1,8 @@
 //! `renew_orchestration_item_lock`. A renewal never shortens a lock. Transient
 //! failures are retried until the lock expires.
 //!
-//! A renewal does not wait for an ack or an abandon of the same turn: an ack renews the lock
-//! itself (`held_lock::renew_during`), so the runtime learns at once that the lock holds.
+//! While an ack or an abandon of the same turn runs, a renewal does nothing and succeeds at once: an
+//! ack renews the lock itself (`held_lock::renew_during`), and an abandon ends it.
 
 use std::time::Duration;
 

@@ -32,8 +32,8 @@ const LEASE_MAX: Duration = Duration::from_secs(120);
 /// because batches may work while transactions fail.
 const TRANSACTIONS_MAX: u32 = 3;
 
-/// How long one attempt as a transaction may take. After that a batch is sent. It is conditional on
-/// the same etag, so it does not matter whether the transaction is applied after all.
+/// How long one attempt as a transaction may take. The next attempt is conditional on the same etag, so
+/// it does not matter whether the transaction is applied after all.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a commit is written.
@@ -160,8 +160,8 @@ impl<'a> CommitSender<'a> {
         }
     }
 
-    /// Renews the lock. Returns whether another writer has changed the state instead: the commit
-    /// would be stale.
+    /// Renews the lock. Returns true if another writer has changed the state: then the commit would be
+    /// stale.
     async fn renew_and_check_stale(&self, held: &mut LockedInstance) -> Result<bool, Failure> {
         let renewed = Box::pin(held_lock::renew(self.core, self.token, held, held.lease)).await?;
         Ok(renewed == Renewal::Stale)

@@ -66,9 +66,10 @@ impl PollCursors {
 
     /// Begins a poll.
     pub(super) fn begin(&mut self, query: &PollQuery, time: PollTime) -> Poll<'_> {
-        let known = self.0.iter().position(|(other, _)| other == query);
-        let cursor =
-            known.map(|at| self.0.remove(at)).unwrap_or_else(|| (query.clone(), PollCursor::default()));
+        let position = self.0.iter().position(|(other, _)| other == query);
+        let cursor = position
+            .map(|index| self.0.remove(index))
+            .unwrap_or_else(|| (query.clone(), PollCursor::default()));
         self.0.truncate(QUERIES_MAX - 1);
         self.0.insert(0, cursor);
         self.0[0].1.begin(time)
@@ -82,8 +83,8 @@ struct PollCursor {
     known: Option<KnownRows>,
     /// Where the tail is continued; `None` if it begins at its start.
     tail: Option<Continuation>,
-    /// The head is due, and the last poll ended with the tail, before it read the head. So the next
-    /// poll begins with the head.
+    /// Whether the next poll begins with the head: the head was due, and the last poll ended with the
+    /// tail, before it read the head.
     is_head_first: bool,
 }
 
@@ -96,8 +97,8 @@ struct KnownRows {
     read_at: Instant,
     /// Where the scan of the head is continued; `None` if the last scan has reached the tail.
     head_next: Option<Stamp>,
-    /// Some of these rows are work that was left: the hints had no room for it, its partition is
-    /// paused, or the outcome of its lock is in doubt. The head is due at once.
+    /// Whether some of these rows are work that was left: the hints had no room for it, its partition
+    /// is paused, or the outcome of its lock is in doubt. If so, the head is due at once.
     has_left_work: bool,
 }
 
@@ -141,7 +142,7 @@ impl PollCursor {
 
     /// The scan of the tail: a new one, or the rest of an unfinished one.
     fn tail_scan(&self, known: KnownRows, new_from: Stamp) -> Scan {
-        // While a scan of the head is under way, it reads all rows before the recent ones.
+        // An unfinished scan of the head will read all rows before `new_from`, so the tail begins there.
         let start = if known.head_next.is_some() { new_from } else { known.until.min(new_from) };
         Scan::new(Part::Tail, self.tail.map_or(start, |tail| tail.next))
     }

@@ -55,13 +55,19 @@ pub(super) struct FoundWork {
     may_share_instances: bool,
     /// Whether this process polls a whole partition until the others poll their slices of it.
     is_dividing: bool,
-    /// Whether instances, and whether activities, were left because there was no room for them.
-    is_full: (bool, bool),
+    no_room_for: NoRoomFor,
     /// Whether activities were left that may be work soon: they or their partition are paused, or this
     /// process is locking them and the outcome is in doubt.
     has_left_activities: bool,
     /// How much longer takeovers wait because of throttling.
     extra_wait: Duration,
+}
+
+/// Which kinds of work a poll has left because the hints had no room for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NoRoomFor {
+    pub(super) instances: bool,
+    pub(super) activities: bool,
 }
 
 /// How many instances and activities a poll may add to the hints.
@@ -85,7 +91,7 @@ impl FoundWork {
             room: Room { instances: usize::MAX, activities: usize::MAX },
             may_share_instances: true,
             is_dividing: false,
-            is_full: (false, false),
+            no_room_for: NoRoomFor::default(),
             has_left_activities: false,
             extra_wait: Duration::ZERO,
         }
@@ -102,14 +108,14 @@ impl FoundWork {
         self.activity_read = number;
     }
 
-    /// Whether instances, and whether activities, were left because there was no room for them.
-    pub(super) fn is_full(&self) -> (bool, bool) {
-        self.is_full
+    /// Which kinds of work were left because there was no room for them.
+    pub(super) fn no_room_for(&self) -> NoRoomFor {
+        self.no_room_for
     }
 
     /// Whether rows were left that may be work at the next poll. The cursor must not skip them.
     pub(super) fn has_left_work(&self) -> bool {
-        self.is_full != (false, false) || self.has_left_activities
+        self.no_room_for != NoRoomFor::default() || self.has_left_activities
     }
 
     /// When the poll began.
@@ -158,6 +164,8 @@ impl FoundWork {
     /// place of this process in the order of takeover.
     fn may_take(&mut self, rank: Rank, stamps: WorkStamps) -> bool {
         let rank = match rank {
+            // The owners of the slices do not poll them yet, so this process waits only as long as a
+            // helper.
             Rank::Behind(_) if self.is_dividing => Rank::Helper,
             rank => rank,
         };
@@ -307,7 +315,7 @@ fn add_message_hint(
             return false;
         }
         if found.room.instances == 0 && found.leaves_work_to_others(rank) {
-            found.is_full.0 = true;
+            found.no_room_for.instances = true;
             is_left = true;
             return false;
         }
@@ -384,12 +392,12 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     });
     if has_changed || is_offered {
         // The hints have this version already, or this process has locked or completed the activity
-        // since the poll began, or tried to.
+        // since the poll began, or has tried to lock it.
         found.has_left_activities |= has_changed;
         return false;
     }
     if found.room.activities == 0 && found.leaves_work_to_others(rank) {
-        found.is_full.1 = true;
+        found.no_room_for.activities = true;
         // Under throttling, more processes would only send more requests.
         if found.extra_wait.is_zero() {
             core.membership.share_slice_of(&offer.0.instance_id);

@@ -63,8 +63,9 @@ impl PollQuery {
     /// Whether a poll has left work of every queue that the query selects, because there was no
     /// room for it. Then further pages are of no use.
     pub(super) fn is_full(&self, found: &FoundWork) -> bool {
-        let (instances, activities) = found.is_full();
-        (instances || !self.wants_instances) && (activities || self.activity_tags.is_none())
+        let no_room_for = found.no_room_for();
+        (no_room_for.instances || !self.wants_instances)
+            && (no_room_for.activities || self.activity_tags.is_none())
     }
 
     /// Builds the query for rows whose `visibleAt` is from `from` to `now`, in the order of

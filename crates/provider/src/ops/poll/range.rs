@@ -34,8 +34,9 @@ const ROOM_MIN: usize = 16;
 /// Second, in a slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
-/// How many times [`ANSWER_TIMEOUT`] a fetch with a short timeout waits for a running poll of a
-/// partition that answers. A poll of a throttled partition reads some pages, each within that time.
+/// A fetch with a short timeout waits for a running poll of a partition that answers: this many times
+/// [`ANSWER_TIMEOUT`]. Such a poll may read several pages of a throttled partition, and each of them may
+/// take that long.
 const RUNNING_POLL_PAGES: u32 = 4;
 
 /// Up to this many pieces of work in the hints are counted.
@@ -140,10 +141,10 @@ impl RangePoller {
         self.poll_from(core, &mut cursor, waiting).await
     }
 
-    /// Polls now, unless a poll that begins after this call has a result for the interest. Waits for the
-    /// poll that runs no longer than [`ANSWER_TIMEOUT`], or [`RUNNING_POLL_PAGES`] times as long if the
-    /// partition answers: that poll may read several pages. Returns whether there is new work in the queue
-    /// of the interest.
+    /// Polls now, unless a poll that begins after this call has a result for the interest. If a poll runs
+    /// already, waits for its end: at most [`ANSWER_TIMEOUT`] if the last poll of the partition has failed,
+    /// else [`RUNNING_POLL_PAGES`] times as long. Returns whether there is new work in the queue of the
+    /// interest.
     pub(super) async fn poll_now(
         &self,
         core: &Core,
@@ -188,7 +189,7 @@ impl RangePoller {
         match self.scan(core, cursor, &query, found).await {
             Ok(found) => {
                 let mut full_since = lock(&self.full_since);
-                *full_since = found.is_full().0.then(|| full_since.unwrap_or_else(Instant::now));
+                *full_since = found.no_room_for().instances.then(|| full_since.unwrap_or_else(Instant::now));
                 drop(full_since);
                 self.schedule.record_result(poll_number, &waiting.interests, &found);
                 Ok(found)

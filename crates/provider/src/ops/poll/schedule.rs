@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ingest::FoundWork;
+use super::ingest::{FoundWork, NoRoomFor};
 use crate::process::interest::Interest;
 use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
@@ -22,14 +22,15 @@ const INTERVAL_GROWTH: f64 = 1.6;
 /// once.
 const RESULT_KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// After a failed poll the partition is not polled for a random time between half of this and
-/// this. After each further failure both are twice as long.
+/// The longest pause after the first failed poll of a range. A pause is chosen at random between half of
+/// its longest time and that time. The longest time doubles with each further failure, up to
+/// [`FAILURE_PAUSE_MAX`].
 const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// The longest pause after a failed poll.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// Decides when the next poll of a partition is due. Polls are numbered from 1.
+/// Decides when the next poll of a range is due. Polls are numbered from 1.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Mutex<ScheduleState>);
 
@@ -124,7 +125,7 @@ impl Schedule {
         let at = Instant::now();
         (state.failures, state.paused_until) = (0, None);
         state.results.retain(|_, result| at - result.ended_at <= RESULT_KEPT_FOR);
-        let has_work = found.has_work() || found.is_full() != (false, false);
+        let has_work = found.has_work() || found.no_room_for() != NoRoomFor::default();
         for interest in interests {
             let interval = state.results.get(interest).map_or(POLL_INTERVAL_MIN, |result| result.interval);
             let interval =

@@ -23,11 +23,12 @@ use tokio::time::Instant;
 use crate::documents::DocumentType;
 use crate::documents::stamp::Stamp;
 
-/// A page with at least this many activities that is not the last one is the head of a backlog.
+/// If a page at the head has at least this many activities, and is not the last page, it is the head
+/// of a backlog.
 const BACKLOG_FROM: usize = 48;
 
-/// How long a place in the backlog is kept. Then the head is read again, and another place chosen:
-/// the backlog may have become shorter.
+/// How long a place in the backlog is kept. Then the head is read again, and a new place is chosen,
+/// because the backlog may have become shorter.
 const PLACE_KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// The latest `visibleAt` among the visible activities of a range.

@@ -13,12 +13,12 @@ use crate::process::membership::{Membership, View};
 use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 
 /// The targets are computed again after this time at the latest, even if the view has not changed.
-/// The reason: the view does not have the slices that this process watches (`watch_slice_of`).
+/// The reason: the slices that this process watches (`watch_slice_of`) are not in the view.
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 /// When a process becomes busy, the partitions are divided into slices. For this time, the process
-/// still polls each partition whole whose first slice it owns: by then the others have read its
-/// heartbeat.
+/// still polls the whole of each partition whose first slice it owns. After that the other processes
+/// have read its heartbeat, and poll their slices.
 const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 
 /// A slice of another process is polled by all processes that help with it. All of them
@@ -98,8 +98,8 @@ impl Targets {
         let watched = membership.watched_ranges();
         let helped = view.shared_ranges().into_iter().filter(|range| !watched.contains(range));
         let helped: Vec<FeedRange> = helped.filter(|range| !is_owned(range)).collect();
-        let ranges_without_help = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
-        let mut polled: Vec<Arc<RangePoller>> = ranges_without_help.map(poller).collect();
+        let owned_or_watched = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
+        let mut polled: Vec<Arc<RangePoller>> = owned_or_watched.map(poller).collect();
         let not_helped = |range: &RangePoller| !helped.contains(range.range());
         for range in polled.iter().chain(&partitions).filter(|range| not_helped(range)) {
             range.set_interval_min(POLL_INTERVAL_MIN);
@@ -140,12 +140,13 @@ pub(super) fn is_dividing(membership: &Membership, partition: &FeedRange) -> boo
 pub(super) struct Looks {
     /// When the next look is due; `None` if there is nothing to look at.
     next_at: Option<Instant>,
-    /// The partition of the last look. The first one is chosen at random.
+    /// The index of the partition of the last look. The first partition is chosen at random.
     position: Option<usize>,
     /// The partition to look at next, because its work waits longer than usual.
     suspect: Option<FeedRange>,
     /// Whether the last look, or the next one, is brought forward for a suspect.
     is_brought_forward: bool,
+    /// Whether any process was busy at the last call of [`Looks::next`].
     was_busy: bool,
 }
 
@@ -155,7 +156,8 @@ impl Looks {
     }
 
     /// Records that work of a partition waits longer than usual, and that this process may
-    /// take the work after `wait`. The next look then comes earlier, but not twice in a row.
+    /// take the work after `wait`. Brings the next look forward to that time, unless the last look was
+    /// brought forward too.
     pub(super) fn record_suspect(&mut self, partition: &FeedRange, wait: Duration) {
         let look_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
         let may_bring_forward = !std::mem::replace(&mut self.is_brought_forward, true);
@@ -170,7 +172,7 @@ impl Looks {
         let is_polled =
             |partition: &RangePoller| targets.polled.iter().any(|polled| polled.range() == partition.range());
         let others: Vec<usize> =
-            (0..targets.partitions.len()).filter(|at| !is_polled(&targets.partitions[*at])).collect();
+            (0..targets.partitions.len()).filter(|index| !is_polled(&targets.partitions[*index])).collect();
         if others.is_empty() {
             self.next_at = None;
             return None;
@@ -181,13 +183,13 @@ impl Looks {
             false => LOOK_INTERVAL_IDLE.mul_f64(view.processes_per_partition().min(IDLE_LOOK_FACTOR_MAX)),
         };
         let now = Instant::now();
-        let soonest = now + interval.mul_f64(fastrand::f64());
+        let random_at = now + interval.mul_f64(fastrand::f64());
         let next_at = match self.next_at {
             // The first look of a process comes at a random time, so that the processes of a
             // deployment do not look at the same time. When a process becomes busy, the next look
             // comes at a random time for the same reason.
-            None => *self.next_at.insert(soonest),
-            Some(next_at) if is_busy && !self.was_busy => *self.next_at.insert(next_at.min(soonest)),
+            None => *self.next_at.insert(random_at),
+            Some(next_at) if is_busy && !self.was_busy => *self.next_at.insert(next_at.min(random_at)),
             Some(next_at) => next_at,
         };
         self.was_busy = is_busy;
@@ -197,10 +199,10 @@ impl Looks {
         self.next_at = Some(now + interval);
         let suspect = self.suspect.take();
         self.is_brought_forward = suspect.is_some();
-        let is_suspect = |at: &usize| suspect.as_ref() == Some(targets.partitions[*at].range());
+        let is_suspect = |index: &usize| suspect.as_ref() == Some(targets.partitions[*index].range());
         let last = self.position.unwrap_or_else(|| fastrand::usize(..targets.partitions.len()));
         let next = others.iter().copied().find(is_suspect);
-        let next = next.or_else(|| others.iter().copied().find(|at| *at > last)).unwrap_or(others[0]);
+        let next = next.or_else(|| others.iter().copied().find(|index| *index > last)).unwrap_or(others[0]);
         self.position = Some(next);
         Some(Arc::clone(&targets.partitions[next]))
     }

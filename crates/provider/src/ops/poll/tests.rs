@@ -121,7 +121,7 @@ async fn a_short_page_with_a_continuation_is_not_the_end_of_a_partition() {
     let client = Client::over(&engine.endpoint(), transport).await.unwrap();
     let finder = CosmosDBProvider::builder().with_client(client).open().await.unwrap();
     let later = finder.core.clock.stamp().plus(Duration::from_secs(3600));
-    // The query of a poll leaves out 256 of them. The others come before the new work.
+    // The query of a poll leaves out 256 of these instances. The others come before the new work.
     for number in 0..290 {
         let instance = format!("blocked-{number}");
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();

@@ -46,8 +46,8 @@ pub(super) async fn append_to_cached(
     }
     text.push_str(&state.event_data);
     let Ok(newer) = decode_events(&text) else { return Ok(None) };
-    // Each commit moves whole events to chunks. So the events of the snapshot that are not in a
-    // chunk are the lines of its state document, and `newer` begins with them.
+    // The events of the snapshot that are not in a chunk are the lines of its state document. Later
+    // commits move whole events to chunks, oldest first. So `newer` begins with these lines.
     let unchunked_events = cached.state.value.event_data.lines().filter(|line| !line.is_empty()).count();
     let Some(chunked_events) = cached.history.len().checked_sub(unchunked_events) else { return Ok(None) };
     if (chunked_events + newer.len()) as u64 != state.execution.event_count {

@@ -1,6 +1,6 @@
 //! Fenced deletes: batches that delete documents only while that is certainly right. The first
-//! operation of such a batch is its *fence*: it fails as soon as the documents may belong to somebody
-//! else, and then nothing is deleted.
+//! operation of such a batch is its *fence*: it fails as soon as the documents may belong to a later
+//! incarnation of the instance, and then nothing is deleted.
 //!
 //! A delete without a fence may be late: its process was slow, or an attempt that was given up arrives
 //! after all. By then the instance may be deleted and started again, and the new instance has documents
@@ -18,7 +18,7 @@ pub(crate) const DOCUMENTS_MAX: usize = Batch::OPERATIONS_MAX - 1;
 
 /// What became of a fenced batch.
 pub(crate) enum FencedOutcome {
-    /// The new etag of the document that the fence writes; `None` if it deletes or only reads the
+    /// The etag of the document that the fence writes or reads; `None` if the fence deletes the
     /// document, or if the answer was lost.
     Applied(Option<Etag>),
     /// The fence failed. Nothing was deleted.
@@ -65,15 +65,14 @@ pub(crate) async fn delete(
     retry_until(Instant::now() + RETRY_FOR, send).await
 }
 
-/// The number of documents of the next batch, after a batch of `count` documents was too large or found
-/// one missing. Another process deletes documents of this instance, too. In a smaller batch a missing
-/// one is less likely.
+/// The number of documents of the next batch, after a batch of `count` documents was too large or one
+/// of its documents was missing. Then another process probably deletes documents of this instance, too,
+/// and a smaller batch has a missing document less often.
 pub(crate) fn fewer(count: usize) -> usize {
     (count / 2).max(1)
 }
 
-/// The number of documents of the next batch, after a batch of at most `count` documents has deleted
-/// them.
+/// The number of documents of the next batch, after a batch of at most `count` documents was applied.
 pub(crate) fn more(count: usize) -> usize {
     (count * 2).min(DOCUMENTS_MAX)
 }

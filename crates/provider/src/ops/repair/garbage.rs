@@ -111,7 +111,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
     ids.extend(find_unlisted(store, garbage).await?);
     let mut batch_documents_max = fenced_delete::DOCUMENTS_MAX;
-    // Each round of the loop makes the list shorter.
+    // Each round of the loop makes the list shorter or the next batch smaller.
     loop {
         let count = ids.len().min(batch_documents_max);
         let is_last = count == ids.len();

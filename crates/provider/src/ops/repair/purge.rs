@@ -25,8 +25,8 @@ use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 use crate::timing::TOMBSTONE_TTL;
 
 /// The most rounds of one purge: reads of what is left of the instance. A purge of few documents needs
-/// one. There are more if outboxes are delivered, if there are many documents, and while workers still
-/// complete activities of the instance.
+/// one round. It needs more if outboxes have to be delivered, if there are many documents, and while
+/// workers still complete activities of the instance.
 const ROUNDS_MAX: usize = 64;
 
 /// The ids of parts of messages begin with this.
@@ -153,8 +153,8 @@ impl Purge<'_> {
     /// created documents since the read: a prune, for example, replaces an execution by a garbage record.
     ///
     /// A document that another process has deleted since the read is left out, and the round goes on
-    /// with the others. So each batch makes the list shorter. That process may have created another
-    /// document instead, so a further round follows.
+    /// with the others. The other process may have created another document instead, so a further round
+    /// follows. Each batch makes the list of documents shorter or the next batch smaller.
     async fn run_round(&mut self) -> Result<ControlFlow<PurgeEnd>, Failure> {
         let heads = document_heads(&self.core.store, &self.tombstone.value.instance_id).await?;
         if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
@@ -191,8 +191,8 @@ impl Purge<'_> {
         }
     }
 
-    /// Delivers the outboxes among `heads`. The tombstone is looked at after the heads were read: if it
-    /// is still there, the outboxes are those of the deleted instance.
+    /// Delivers the outboxes among `heads`. The tombstone is read after the heads: if it has not
+    /// changed, the outboxes are those of the deleted instance.
     async fn deliver_outboxes(&self, heads: &[DocumentHead]) -> Result<ControlFlow<PurgeEnd>, Failure> {
         let Purge { core, tombstone: Versioned { value: state, etag }, .. } = self;
         let instance = state.instance_id.as_str();
@@ -318,10 +318,10 @@ async fn deliver_outbox(
     deliver::deliver_again(core, outbox).await
 }
 
-/// Deletes at most as many documents as a batch holds, in one batch. If a document does not
-/// exist, or the batch fails for a transient reason, deletes the documents one by one: a single
-/// delete can be repeated if its answer was lost. The deletes have no fence, and may be late. So this is
-/// only for documents whose ids are never used again, such as parts.
+/// Deletes documents in one batch; `ids` must fit into a batch. If a document does not exist, or the
+/// batch fails for a transient reason, deletes the documents one by one: a single delete can be
+/// repeated if its answer was lost. The deletes have no fence, and may be late. So this is only for
+/// documents whose ids are never used again, such as parts.
 pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {

@@ -269,7 +269,7 @@ fn backoff(stuck_passes: u32) -> (u32, u32) {
 /// One pass over the unfinished documents of a partition: its position and its counts.
 #[derive(Debug, Default)]
 struct Pass {
-    /// The `madeAt` at which the next round begins; zero if the pass is over.
+    /// The `madeAt` at which the next round begins; zero before the first round and after the last.
     from: Stamp,
     /// The number of documents that the rounds of this pass have read. A document that two
     /// rounds read counts twice.
@@ -313,8 +313,8 @@ async fn run_round(
     }
     let last_made_at = rows.last().map(made_at).unwrap_or_default();
     // The next round begins with the last stamp of this round, because further documents may
-    // have the same stamp. If all documents of this round have the same stamp, the next round
-    // begins behind it.
+    // have the same stamp. If this round began with the same stamp, all its documents have it, and
+    // the next round begins behind it.
     let next_from = if last_made_at > pass.from { last_made_at } else { Stamp(last_made_at.0 + 1) };
     pass.from = if has_more { next_from } else { Stamp(0) };
     // The documents of one instance are finished in order. An instance that takes long does not
@@ -370,8 +370,8 @@ fn has_unknown_contents(row: &Value) -> bool {
     packed.flatten().any(|document| document["type"].is_string() && DocumentType::of(document).is_none())
 }
 
-/// Runs one pass over a container with one partition. Returns how many documents it read,
-/// handled, and left to a later version.
+/// Runs one pass over a container with one partition and few documents, so that one round is the
+/// whole pass. Returns how many documents it read, handled, and left to a later version.
 #[cfg(test)]
 pub(crate) async fn run_pass(core: &Core) -> (usize, usize, usize) {
     let ranges = core.store.container.feed_ranges().await.expect("the partitions");

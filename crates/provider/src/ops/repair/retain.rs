@@ -26,8 +26,8 @@ const POSTPONED_FOR: Duration = Duration::from_secs(600);
 /// The most children that are deleted after one execution.
 const CHILDREN_MAX: usize = 64;
 
-/// Past executions are pruned after every eighth execution of an instance, because the query
-/// for past executions costs as much as a few deletions.
+/// Past executions and ended children are deleted after every eighth execution of an instance,
+/// because the queries that find them cost as much as a few deletions.
 const PRUNE_EVERY: u64 = 8;
 
 /// Deletes the tree of a root instance whose retention is over: the root and all its

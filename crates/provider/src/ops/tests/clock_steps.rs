@@ -1,15 +1,14 @@
-//! Wall clocks of machines step while their workers run activities, on a service whose answers have
-//! the time.
+//! Wall clocks of machines are set forward or back while their processes run turns and activities.
+//! The answers of the service contain its time.
 
 use std::time::Duration;
 
 use duroxide::providers::{Provider, TagFilter};
 
-use super::sick_partitions::NEVER;
-use super::{LOCK, NO_WAIT, World, ack, enqueue_activities, event, fetch_first_turn};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, enqueue_activities, event, fetch_first_turn};
 use crate::CosmosDBProvider;
 
-/// A forward step once made a process take running activities, even its own.
+/// Story of a bug: when its clock was set forward, a process took running activities, even its own.
 #[tokio::test(start_paused = true)]
 async fn running_turns_and_activities_are_not_taken_over_when_clocks_step() {
     for step in [Duration::from_secs(15 * 60), Duration::from_secs(40)] {
@@ -19,7 +18,7 @@ async fn running_turns_and_activities_are_not_taken_over_when_clocks_step() {
             let other = world.provider_with_reconciler(NEVER).await;
             let both = [&holder, &other];
             for provider in both {
-                // The engine in this process sends no dates.
+                // The engine in this process sends no dates, so the test reports the time.
                 let clock = &provider.core.clock;
                 clock.observe_date(clock.now_ms() / 1000, Duration::ZERO);
             }

@@ -1,5 +1,5 @@
-//! The cost of an instance is bookkeeping: no turn needs it, it is forgotten when the instance ends,
-//! and it is not stored twice.
+//! The cost of an instance: no turn needs it, no charge is stored twice, and charges that are only in
+//! memory are forgotten when the instance ends.
 
 use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
 use perihelion_client::{Batch, Patch};
@@ -33,7 +33,7 @@ async fn end(provider: &CosmosDBProvider, instance: &str) {
     provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
 }
 
-/// Sets a member of a document, as a person or a later version might.
+/// Sets a member of a document of the instance `a`, as a person or a later version might.
 async fn set(provider: &CosmosDBProvider, id: &str, path: &str, value: &Value) {
     let patch = Patch::new().set(path, value).unwrap();
     provider.core.store.container.patch("a", id, &patch).await.unwrap();
@@ -149,8 +149,8 @@ async fn a_charge_that_was_perhaps_sent_with_a_completion_is_not_sent_again() {
     assert_eq!(worker.core.costs.instances(), ["a"]);
     let (membership, now) = (&worker.core.membership, worker.core.clock.stamp());
     let space = worker.core.store.container.key_space().await.unwrap();
-    // Which process owns the slice depends on both ids. So other ids are tried until the other
-    // process owns it.
+    // Which process owns the slice of `a` depends on the ids of both processes. So ids of the other
+    // process are tried until it owns the slice.
     for number in 0..100 {
         membership.update_members(&Roles::default(), &[process_that_asks_for_help(number)], now);
         membership.update_space(&space, now);
@@ -169,8 +169,8 @@ async fn a_charge_that_was_perhaps_sent_with_a_completion_is_not_sent_again() {
     assert!(worker.core.costs.take("a").charge().is_zero());
 }
 
-/// A process that takes turns, and asks for help with the first and the last slice. With two processes
-/// there are two slices.
+/// A process that takes turns, and asks for help with both slices: with two processes there are two. A
+/// slice is named by a key in it. The empty key is in the first slice, and `zz` is in the last one.
 fn process_that_asks_for_help(number: u32) -> Member {
     Member {
         id: format!("n:other-{number}"),
@@ -187,13 +187,13 @@ async fn a_charge_that_was_not_stored_is_stored_by_the_next_commit() {
     let (provider, other) = (world.provider().await, world.provider().await);
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
-    // Another writer changes the state, so that the first attempt of the commit is stale.
+    // Another writer changes the state, so the first attempt of the commit is refused.
     set(&other, "i", "/updatedAt", &json!(1)).await;
     let before = provider.core.costs.take("a").charge();
     provider.core.costs.add("a", before);
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![]).await.unwrap();
     let cost = other.cost("a").await.unwrap();
-    assert!(cost.requests > before.requests, "{before:?} and the stale attempt: {cost:?}");
+    assert!(cost.requests > before.requests, "{before:?} and the refused attempt: {cost:?}");
 }
 
 /// Writes chunks of this many earlier executions, each with the charge of one turn: the number of the

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::recorded_process::RecordedProcess;
-use super::{LOCK, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
 use crate::ops::repair::retain;
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
@@ -69,7 +69,7 @@ async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
 }
 
 pub(super) async fn documents_of_type(world: &World, document_type: &str) -> Vec<Value> {
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", document_type);
     provider.core.store.rows(query).await.unwrap()
 }
@@ -105,8 +105,8 @@ pub(super) async fn reconciling_provider(world: &World) -> CosmosDBProvider {
 }
 
 /// Checks that no document of the tree remains or is created again, and that the instance
-/// `detached` exists. The fetches below delete a start that was in delivery. `what` names the
-/// case in failure messages.
+/// `detached` exists. The fetches below also delete a start of the tree that was delivered after the
+/// deletion. `what` names the case in failure messages.
 pub(super) async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str) {
     wait_for_cleanup(provider).await;
     loop {
@@ -154,7 +154,7 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             let deleted = delete_until(count, &process, interrupted, &what).await;
             assert_all_or_nothing(&world, deleted.is_some(), &what).await;
             if deleted.is_some() {
-                assert!(count > 20, "{what}: a deletion of three instances takes more requests");
+                assert!(count > 20, "{what}: a deletion of three instances takes more than 20 requests");
                 break;
             }
         }
@@ -182,7 +182,7 @@ pub(super) async fn assert_all_or_nothing(world: &World, is_ended: bool, what: &
 #[tokio::test]
 async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     let world = World::open().await;
-    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(NEVER).await;
     create_tree(&world, &mut provider).await;
     for ids in [vec!["parent"], vec!["parent", "queued"], vec!["late", "parent"]] {
         let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
@@ -199,6 +199,7 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
 /// a child of that name. So the new parent waited for ever.
 #[tokio::test]
 async fn a_parent_that_is_created_again_before_its_old_children_are_purged_starts_new_ones() {
+    /// How many interrupted deletions are checked.
     const CASES: usize = 3;
     let mut created_again = 0;
     // A deletion writes its first tombstone after more than ten requests.
@@ -208,7 +209,7 @@ async fn a_parent_that_is_created_again_before_its_old_children_are_purged_start
         let mut interrupted = process.provider(&world).await;
         create_tree(&world, &mut interrupted).await;
         let is_ended = delete_until(count, &process, interrupted, &count.to_string()).await.is_some();
-        let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+        let provider = world.provider_with_reconciler(NEVER).await;
         let old_parent = provider.core.store.state("parent").await.unwrap().unwrap().value;
         let is_child_left =
             provider.core.store.state("queued").await.unwrap().is_some_and(|state| !state.value.is_deleted());
@@ -227,11 +228,11 @@ async fn a_parent_that_is_created_again_before_its_old_children_are_purged_start
             break;
         }
     }
-    assert_eq!(created_again, CASES, "no deletion was interrupted between the parent and its child");
+    assert_eq!(created_again, CASES, "too few deletions ended between the parent and its child");
 }
 
-/// Fetches turns until one is of this instance. Turns of other instances are committed, unless these
-/// are deleted.
+/// Fetches turns until one is of this instance. Turns of other instances are committed, unless the
+/// instance is deleted.
 async fn fetch_turn_of(provider: &CosmosDBProvider, wanted: &str) -> String {
     loop {
         let fetched = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
@@ -249,7 +250,7 @@ async fn fetch_turn_of(provider: &CosmosDBProvider, wanted: &str) -> String {
 #[tokio::test]
 async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
-    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(NEVER).await;
     create_tree(&world, &mut provider).await;
     let outbox = documents_of_type(&world, "outbox").await.remove(0);
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
@@ -262,7 +263,7 @@ async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
 #[tokio::test]
 async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let world = World::open().await;
-    let mut first = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let mut first = world.provider_with_reconciler(NEVER).await;
     create_tree(&world, &mut first).await;
     let second = reconciling_provider(&world).await;
     // The reconciler of the second process may deliver the outbox meanwhile. An instance
@@ -278,6 +279,7 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
 /// deletion before the commit was tried again. The caller was told that the deletion was aborted.
 #[tokio::test]
 async fn a_deletion_that_another_process_finishes_succeeds() {
+    // The text in the body of the request that commits a deletion.
     const COMMIT: &str = "\"Committed\"";
     let world = World::open().await;
     let process = RecordedProcess::new(&world);
@@ -288,7 +290,7 @@ async fn a_deletion_that_another_process_finishes_succeeds() {
         let (token, _) = fetch_instance(&provider).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
     }
-    let other = world.provider_with_deletion_timeout(Duration::from_secs(3600)).await;
+    let other = world.provider_with_deletion_timeout(NEVER).await;
     process.lose_answer_to(COMMIT);
     process.before_answer_to(COMMIT, async move {
         wait_for_cleanup(&other).await;
@@ -321,6 +323,7 @@ async fn run_three_executions(provider: &CosmosDBProvider) {
 /// attempt found no execution, and the caller was told that another process had pruned it.
 #[tokio::test(start_paused = true)]
 async fn a_pruning_whose_answer_and_check_are_lost_succeeds() {
+    // The text in the body of the request that prunes: it creates a garbage record.
     const GARBAGE: &str = "litter";
     let (world, process, provider) = RecordedProcess::open().await;
     run_three_executions(&provider).await;
@@ -407,7 +410,7 @@ async fn complete_child(provider: &CosmosDBProvider, token: &str, result: &str) 
 #[tokio::test]
 async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_name() {
     let world = World::open().await;
-    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(NEVER).await;
     let token = start_parent_and_child(&provider).await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     complete_child(&provider, &token, "old").await;
@@ -434,7 +437,7 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
 #[tokio::test]
 async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let token = start_parent_and_child(&provider).await;
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
@@ -514,7 +517,7 @@ async fn retention_reads_the_members_of_a_large_tree_at_the_same_time() {
     const CHILDREN: usize = 80;
     const READ: Duration = Duration::from_millis(100);
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let token = fetch_first_turn(&provider, "parent").await;
     let children = (0..CHILDREN).map(|number| start_child(&format!("child-{number}"), "parent")).collect();
     end(&provider, &token, "parent", children).await;
@@ -545,8 +548,8 @@ async fn end(provider: &CosmosDBProvider, token: &str, instance: &str, messages:
 }
 
 /// The parent's turn has scheduled a child, and no query shows the child yet: another process
-/// has just delivered its start, and replicas are behind. Children that were scheduled long ago are
-/// not searched in the history.
+/// has just delivered its start, and replicas are behind. Then the child is found in the history. The
+/// history is not searched for children that were scheduled long ago.
 #[tokio::test]
 async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
     let world = World::open().await;

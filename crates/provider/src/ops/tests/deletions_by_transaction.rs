@@ -1,8 +1,6 @@
 //! Deletions of a tree by one distributed transaction: by a process that ends at any of its
 //! requests, and with transactions that fail.
 
-use std::time::Duration;
-
 use duroxide::providers::ProviderAdmin;
 use perihelion_client::Client;
 
@@ -11,7 +9,7 @@ use super::deletions::{
     reconciling_provider, start_child, tree_ids,
 };
 use super::interrupted_process::{InterruptedProcess, LastRequest};
-use super::{World, ack, event, fetch_first_turn, start};
+use super::{NEVER, World, ack, event, fetch_first_turn, start};
 use crate::{CosmosDBProvider, CrossInstance};
 
 /// Creates a parent whose turn starts two children, and an instance without a parent, `detached`.
@@ -35,8 +33,7 @@ async fn requests(world: &World, operation: &str) -> u64 {
 /// A provider that deletes by transactions, if they are possible. Its reconciler does not run.
 async fn provider(world: &World) -> CosmosDBProvider {
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
-    let never = Duration::from_secs(3600);
-    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(never, never);
+    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(NEVER, NEVER);
     builder.with_cross_instance(CrossInstance::Transaction).open().await.unwrap()
 }
 
@@ -59,16 +56,16 @@ async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothin
                 assert_eq!(left, TREE, "{what}");
             }
             if deleted.is_some() {
-                assert!(count > 10, "{what}: a deletion of three instances takes more requests");
+                assert!(count > 10, "{what}: a deletion of three instances takes more than ten requests");
                 break;
             }
         }
     }
 }
 
-/// A deletion in two phases first writes a mark into each instance, and one instance, the
-/// coordinator, stores how far the deletion has come. A transaction needs neither. Both report the
-/// same counts.
+/// A deletion in two phases first writes a mark into each instance, and a document, the coordinator,
+/// stores how far the deletion has come. A transaction needs neither. Deletions of both kinds report
+/// the same counts.
 #[tokio::test]
 async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
     let mut results = Vec::new();
@@ -113,10 +110,11 @@ async fn the_outcome_of_a_deletion_whose_answer_was_lost_is_found_out() {
     assert_tree_deleted(&reconciling_provider(&world).await, "lost answer").await;
 }
 
-/// The start of an instance that has not begun may be delivered to a place that the deletion has
-/// already read. A transaction would miss it. Marks keep the start from being delivered unseen.
+/// The start of an instance that has not begun may be delivered after the deletion has read the queue
+/// of that instance. A transaction would miss the start. The marks of a deletion in two phases make sure
+/// that it is found.
 #[tokio::test]
-async fn an_instance_without_state_and_start_is_deleted_in_two_phases() {
+async fn an_instance_with_neither_state_nor_start_is_deleted_in_two_phases() {
     let world = World::open().await;
     let provider = provider(&world).await;
     create_tree(&world, &provider).await;

@@ -5,12 +5,12 @@ use duroxide::providers::{Provider, TagFilter, WorkItem};
 
 use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
 
-/// Fetches an activity, lets `rule` fail requests while its lock is renewed, and then acks the
-/// activity without a completion. The activity must still be there.
+/// Fetches an activity, makes the renewal of its lock fail by the fault `rule`, and then acks the
+/// activity without a completion. The ack must be refused, and the activity must still be there.
 ///
-/// Story of the bug: a fault run answered 401 for two seconds, at the end of a lock. The retries of the
-/// renewal ended before the lock did, so the ack came while the lock still held, and deleted the
-/// activity. Its instance never ended.
+/// Story of the bug: in a run with faults, requests were answered with 401 for two seconds, at the end
+/// of a lock. The retries of the renewal ended before the lock did, so the ack came while the lock was
+/// still valid, and deleted the activity. Its instance never ended.
 async fn check(rule: &str, is_renewed_elsewhere: bool) {
     let world = World::open().await;
     let provider = world.provider().await;
@@ -25,10 +25,7 @@ async fn check(rule: &str, is_renewed_elsewhere: bool) {
         world.provider().await.renew_work_item_lock(&token, LOCK * 2).await.unwrap();
     }
     world.inject_fault(rule).await;
-    assert!(
-        provider.renew_work_item_lock(&token, LOCK).await.is_err(),
-        "{rule}: the failed renewal cancels the worker"
-    );
+    assert!(provider.renew_work_item_lock(&token, LOCK).await.is_err(), "{rule}: the renewal fails");
     world.remove_faults().await;
     let acked = provider.ack_work_item(&token, None).await;
     assert!(acked.is_err(), "{rule}: the ack is refused");

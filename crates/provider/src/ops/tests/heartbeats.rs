@@ -1,4 +1,4 @@
-//! Heartbeats of a process that runs what it has fetched, in virtual time.
+//! Heartbeats of processes that run what they have fetched, and of processes that have ended.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
     assert_eq!(etag(heartbeat().await), etag(last), "without work it writes none");
 }
 
-/// Story of a bug: `worker list` compared each heartbeat with the newest one. If all processes had
-/// ended, the last ones counted as alive.
+/// Story of a bug: `perihelion worker list` compared each heartbeat with the newest one. So after all
+/// processes had ended, the last ones still counted as alive.
 #[tokio::test]
 async fn processes_that_have_ended_are_not_alive_even_if_no_other_runs() {
     let world = World::open().await;

@@ -1,4 +1,5 @@
-//! What operations read of the other instances of a container, however many there are.
+//! Operations on a few instances read no documents of the other instances of a container, however
+//! many there are. Counts and lists of all instances read no chunks of history.
 //!
 //! The service reads a document if the indexes of the container cannot rule it out, so the tests
 //! count the documents that satisfy the conditions on indexed paths. The engine of the tests cannot
@@ -33,6 +34,7 @@ const FEW: usize = 3;
 /// that waits, and an activity. They belong to other parents.
 fn documents_of_other(number: usize) -> Vec<serde_json::Value> {
     let instance = format!("other-{number}");
+    // A stamp in the far future: no process takes this work.
     let far = u64::MAX >> 12;
     let mut documents = vec![
         json!({"id": "i", "type": "history", "created": true, "status": "Completed", "completedAt": 1,
@@ -64,16 +66,16 @@ async fn container_with(others: usize) -> (World, RecordedProcess, CosmosDBProvi
 
 /// How many of these documents the recorded queries read.
 fn count_reads(process: &RecordedProcess, documents: &[Value]) -> usize {
-    process.pages_of_container().iter().map(|query| count_read(query, documents)).sum()
+    process.pages_of_container().iter().map(|query| count_reads_of_query(query, documents)).sum()
 }
 
-/// The same document as a value of the query language.
+/// Converts a document to a value of the query language.
 fn model(document: &serde_json::Value) -> Value {
     parse_str(&document.to_string()).unwrap()
 }
 
 /// How many of these documents a query reads, if the container has the indexes of the provider.
-fn count_read(query: &serde_json::Value, documents: &[Value]) -> usize {
+fn count_reads_of_query(query: &serde_json::Value, documents: &[Value]) -> usize {
     let text = query["query"].as_str().expect("the text of a query");
     let parameters = Parameters::from_json(model(&query["parameters"])).unwrap();
     let statement = perihelion_query::parse(text).unwrap();
@@ -89,14 +91,15 @@ fn count_read(query: &serde_json::Value, documents: &[Value]) -> usize {
     if program.matches_nothing() { 0 } else { documents.iter().filter(is_read).count() }
 }
 
-/// Whether the service finds documents by this path without reading them. It finds those of a
-/// partition key by the key itself.
+/// Whether the service uses an index for a condition on this path. The documents of a partition key
+/// are found by the key itself.
 fn is_indexed(path: &[Step]) -> bool {
     let [Step::Name(name)] = path else { return false };
     let always = ["id", "instanceId", "_ts"];
     always.contains(&name.as_str()) || INDEXED_PATHS.contains(&format!("/{name}/?").as_str())
 }
 
+/// Whether a document satisfies a condition of a query.
 fn holds(conjunct: &Conjunct, document: &Value) -> bool {
     let [Step::Name(name)] = conjunct.path.as_slice() else { return true };
     let Some(found) = document.get(name) else { return false };
@@ -112,7 +115,7 @@ fn holds(conjunct: &Conjunct, document: &Value) -> bool {
 }
 
 /// Creates a parent and two children. All of them have ended.
-async fn create_ended_tree(provider: &CosmosDBProvider, parent: &str) -> Vec<String> {
+async fn create_ended_tree(provider: &CosmosDBProvider, parent: &str) {
     let children = [format!("{parent}-1"), format!("{parent}-2")];
     let starts = children.iter().map(|child| start_child(child, parent)).collect();
     let token = fetch_first_turn(provider, parent).await;
@@ -122,7 +125,6 @@ async fn create_ended_tree(provider: &CosmosDBProvider, parent: &str) -> Vec<Str
             provider.fetch_orchestration_item(super::LOCK, super::NO_WAIT, None).await.unwrap().unwrap();
         end(provider, &token, &item.instance, Some(parent), vec![]).await;
     }
-    [vec![parent.to_owned()], children.to_vec()].concat()
 }
 
 /// Ends an instance with its first turn.
@@ -213,9 +215,10 @@ async fn deletions_cost_the_same_among_few_and_among_many_instances() {
     }
 }
 
-/// The chunks of history have the type of the state. A runtime counts the instances when it starts.
+/// Chunks of history have the same type as states, so a query for a type alone would read them. A
+/// runtime counts the instances when it starts.
 #[tokio::test]
-async fn runtime_starts_counts_and_lists_read_no_chunks_of_history() {
+async fn starting_a_runtime_counting_and_listing_read_no_chunks_of_history() {
     let (_world, process, provider) = container_with(MANY).await;
     process.forget_requests();
     let provider = Arc::new(provider);

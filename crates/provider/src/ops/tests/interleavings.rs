@@ -13,7 +13,7 @@ use perihelion_client::{Client, Query};
 use serde_json::{Value, json};
 
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
     raised_event, run_activities, start,
 };
 use crate::CosmosDBProvider;
@@ -37,11 +37,6 @@ impl World {
     async fn inject_batch_fault(&self, rule: &str) {
         self.inject_fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
     }
-
-    pub(super) async fn remove_faults(&self) {
-        let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
-        assert!(answer.status().is_success());
-    }
 }
 
 /// Rows of an instance's partition.
@@ -59,8 +54,8 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
-/// Removes the lock of an instance from its document. Otherwise the process that holds the lock
-/// would renew it.
+/// Waits until the lock of an instance is written, and then removes it from the state document.
+/// Otherwise the process that holds the lock would renew it.
 async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
     eventually("the write of the lock", async || {
         let state = provider.core.store.state(instance).await.unwrap();
@@ -73,7 +68,7 @@ async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
     provider.core.store.put_state(&state.value, Some(&state.etag), "/ack", nonce.into()).await.unwrap();
 }
 
-/// Three large events, so that a turn with this history is staged.
+/// Three large events of the instance `a`, so that a turn with this history is staged.
 fn large_history(fill: &str) -> Vec<duroxide::Event> {
     (1..=3).map(|id| event("a", id, fill.repeat(LARGE_BYTES))).collect()
 }
@@ -93,7 +88,7 @@ async fn a_stale_staged_turn_changes_nothing() {
         tokio::spawn(async move { ack(&first, &stale_token, large_history("s"), vec![], vec![]).await });
     lose_lock(&second, "a").await;
     let fetched = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
-    let (_, token, _) = fetched.expect("the lock expires");
+    let (_, token, _) = fetched.expect("the instance without its lock");
     let fresh = large_history("f");
     ack(&second, &token, fresh.clone(), vec![], vec![]).await.unwrap();
     assert!(late_ack.await.unwrap().is_err(), "another process had the lock");
@@ -101,7 +96,7 @@ async fn a_stale_staged_turn_changes_nothing() {
 }
 
 #[tokio::test]
-async fn staged_documents_are_removed_unless_they_are_committed() {
+async fn a_failed_staging_leaves_its_garbage_record_and_a_commit_deletes_its_own() {
     // The garbage records of stagings. Their stored type is `litter`.
     const STAGING_RECORDS: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
@@ -113,7 +108,7 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
         let messages = vec![start("child", "c".repeat(LARGE_BYTES))];
         ack(&provider, &token, history.clone(), activities, messages).await
     };
-    // The first batch creates the garbage record.
+    // The first batch creates the garbage record. The second one fails.
     world.inject_batch_fault(r#""count":1,"delayMs":1"#).await;
     world.inject_batch_fault(r#""count":1,"status":400"#).await;
     ack_turn().await.unwrap_err();
@@ -133,7 +128,7 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
 async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     const COUNT: u64 = 40;
     let world = World::open().await;
-    let crashing = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let crashing = world.provider_with_reconciler(NEVER).await;
     let token = fetch_first_turn(&crashing, "a").await;
     // The commit succeeds, and every unpacking fails.
     world.inject_batch_fault(r#""count":1,"delayMs":1"#).await;
@@ -211,7 +206,7 @@ async fn create_interrupted_deletion(
     stage: DeletionStage,
     marked: &[&str],
 ) -> CosmosDBProvider {
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     for name in ["a", "b"] {
         let token = fetch_first_turn(&provider, name).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
@@ -342,7 +337,7 @@ fn stored_hashes_never_change() {
 }
 
 /// After throttled requests, takeovers wait longer: the commit of another process may be throttled
-/// too, and that process is about to finish its work.
+/// too, and that process may be about to finish its work.
 #[tokio::test]
 async fn a_throttled_process_takes_over_later() {
     let world = World::open().await;
@@ -355,6 +350,7 @@ async fn a_throttled_process_takes_over_later() {
     assert!(extra_wait() > Duration::from_millis(300), "{:?}", extra_wait());
 }
 
+/// A message of the queue `orders`.
 fn queued(instance: &str, data: &str) -> WorkItem {
     WorkItem::QueueMessage { instance: instance.into(), name: "orders".into(), data: data.into() }
 }
@@ -398,7 +394,7 @@ async fn a_message_without_a_start_stays_if_the_state_or_the_message_has_changed
 #[tokio::test]
 async fn failing_targets_of_an_outbox_do_not_delay_other_targets() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let stamp = provider.core.clock.stamp();
     let message = |target: &str, id: &str| {
         crate::plan::message_document(&raised_event(target, "1"), id.to_owned(), stamp, None).unwrap()
@@ -450,7 +446,7 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
 /// look for an existing one. After a start has collided with an existing instance, it checks the next
 /// starts.
 #[tokio::test]
-async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
+async fn starts_are_checked_after_one_has_collided_with_an_existing_instance() {
     const WAIT: Duration = Duration::from_secs(5);
     let world = World::open().await;
     // This provider has created the container.
@@ -493,7 +489,7 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
         .unwrap();
     assert!(
         provider.renew_work_item_lock(&work_token, LOCK).await.is_err(),
-        "the failed renewal cancels the worker"
+        "the renewal fails, so that the runtime cancels the activity"
     );
     provider.ack_work_item(&work_token, None).await.unwrap();
     let result =

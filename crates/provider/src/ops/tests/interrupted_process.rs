@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use perihelion_client::{Client, Transport};
 use perihelion_server::InProcess;
 use perihelion_wire::transport::{Failure, Request, Response};
 use tokio::sync::Notify;
 
-use super::World;
+use super::{NEVER, World};
 use crate::{CosmosDBProvider, CrossInstance};
 
 /// What happens to the request at which the process ends.
@@ -64,8 +63,7 @@ impl InterruptedProcess {
         cross_instance: CrossInstance,
     ) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
-        let never = Duration::from_secs(3600);
-        let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(never, never);
+        let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(NEVER, NEVER);
         builder.with_cross_instance(cross_instance).open().await.unwrap()
     }
 

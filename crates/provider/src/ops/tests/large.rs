@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
     raised_event, start, write_message,
 };
 use crate::CosmosDBProvider;
@@ -54,7 +54,7 @@ fn completed_metadata(output: String) -> ExecutionMetadata {
 #[tokio::test]
 async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     provider.enqueue_for_orchestrator(start("a", large_text('i')), None).await.unwrap();
     let (token, messages) = fetch_instance(&provider).await;
     assert!(messages == [start("a", large_text('i'))], "the input");
@@ -151,10 +151,10 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert_eq!(item.kv_snapshot["key 3 / # ☃"].value.len(), 10_240);
 }
 
-/// Found by seed 13972 of `sim faults`. The first attempt to stage the parts of an activity's input
-/// took ten seconds to arrive. Meanwhile a second attempt was applied, the turn was committed, the
-/// activity ran, and its input was deleted. Then the first attempt arrived and created the parts
-/// again, and nothing deleted them.
+/// Found by seed 13972 of `cargo xtask sim faults`. The first attempt to stage the parts of an
+/// activity's input took ten seconds to arrive. Meanwhile a second attempt was applied, the turn was
+/// committed, the activity ran, and its input was deleted. Then the first attempt arrived and created
+/// the parts again, and nothing deleted them.
 #[tokio::test]
 async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
     let world = World::open().await;
@@ -182,7 +182,7 @@ async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
 #[tokio::test]
 async fn a_staging_request_that_arrives_while_parts_are_discarded_leaves_nothing() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let (store, now) = (&provider.core.store, provider.core.clock.stamp());
     let until = tokio::time::Instant::now() + Duration::from_secs(10);
     let message = plan::message_document(&raised_event("a", "1"), "x:1".to_owned(), now, None).unwrap();
@@ -231,7 +231,7 @@ async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
 /// The process ends at its first request, then at its second, and so on. In each case staged
 /// documents without a commit are removed, and staged documents with a commit are kept.
 #[tokio::test]
-async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
+async fn a_large_turn_interrupted_at_any_request_leaves_no_unused_documents() {
     for last in [LastRequest::Unsent, LastRequest::Applied] {
         for count in 1.. {
             let world = World::open().await;
@@ -313,9 +313,9 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
-/// Found by seed 8735 of `sim faults`. The first attempt to create the garbage record of a staging
-/// took six seconds to arrive. Meanwhile a second attempt was applied, and the commit deleted the
-/// record. Then the first attempt created the record again. A day later the reconciler would have
+/// Found by seed 8735 of `cargo xtask sim faults`. The first attempt to create the garbage record of a
+/// staging took six seconds to arrive. Meanwhile a second attempt was applied, and the commit deleted
+/// the record. Then the first attempt created the record again. A day later the reconciler would have
 /// deleted the history of the workflow.
 #[tokio::test]
 async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {

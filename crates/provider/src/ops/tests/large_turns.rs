@@ -9,7 +9,7 @@ use perihelion_client::Query;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
 use crate::CosmosDBProvider;
 use crate::documents::{STATE_ID, State};
 use crate::ops::orchestration::leftovers;
@@ -45,7 +45,7 @@ async fn one_turn_takes_a_thousand_completions_and_none_is_delivered_again() {
     let left = container.find::<Value>("fan", "c:1:900").await.unwrap();
     assert!(left.is_none(), "the completion is deleted after the commit");
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
-    // As if the process had ended before it deleted the completion.
+    // Creates the completion again, as if the process had ended before it deleted the completion.
     container.create("fan", &leftover).await.unwrap();
     let other = world.provider().await;
     assert!(
@@ -79,7 +79,7 @@ async fn a_turn_takes_64_messages_while_a_process_may_not_know_the_list_of_lefto
 }
 
 /// The process that made the commit deletes leftovers while another process claims the instance.
-/// The other process has read some of them as messages before.
+/// The other process may have read some of them as messages before they were deleted.
 #[tokio::test]
 async fn leftovers_that_another_process_has_just_deleted_still_count_as_consumed() {
     let world = World::open().await;
@@ -119,7 +119,7 @@ async fn the_next_commit_removes_the_list_of_leftovers() {
 async fn messages_of_a_large_turn_do_not_wait_until_its_completions_are_deleted() {
     let world = World::open().await;
     // The reconciler would deliver the message as well.
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     complete_activities(&provider, 200).await;
     let (token, _) = fetch_instance(&provider).await;
     world.inject_fault(r#"{"operation":"batch","delayMs":2000}"#).await;
@@ -142,7 +142,7 @@ async fn messages_of_a_large_turn_do_not_wait_until_its_completions_are_deleted(
 #[tokio::test]
 async fn a_large_turn_is_given_back_with_few_requests() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     complete_activities(&provider, 1000).await;
     let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages.len(), 1000);
@@ -150,8 +150,8 @@ async fn a_large_turn_is_given_back_with_few_requests() {
     let before = provider.metrics().requests;
     provider.abandon_orchestration_item(&token, None, false).await.unwrap();
     let requests = provider.metrics().requests - before;
-    // Ten batches for the attempts, one of them again without the deleted message, and one for the
-    // lock.
+    // Ten batches write attempt counts, and one of them is sent again without the deleted message.
+    // One more batch ends the lock.
     assert!(requests <= 16, "{requests} requests");
     let attempts = Query::new("SELECT VALUE c.attemptCount FROM c WHERE c.type = 'orch_queue'");
     let attempts: Vec<u32> = provider.core.store.rows(attempts.in_partition("fan")).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_large_turn_that_is_given_back_is_delivered_whole_again() {
 #[tokio::test]
 async fn a_large_turn_whose_lock_is_lost_delays_none_of_its_messages() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     complete_activities(&provider, 150).await;
     let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages.len(), 150);

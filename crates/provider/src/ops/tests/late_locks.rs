@@ -1,6 +1,6 @@
-//! Locks of activities whose answers come late, or whose callers are gone by then. An activity must not
-//! stay locked when no worker runs it, and a worker needs the whole lease. The tests run on the real
-//! engine in this process, in virtual time.
+//! Locks of activities and claims of sessions whose answers come late, or whose callers are gone by
+//! then. An activity must not stay locked when no worker runs it, and a worker needs the whole lease. The
+//! tests run on the real engine in this process, most of them in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
-use super::sick_partitions::{NEVER, activity_of_session, fetch};
+use super::sick_partitions::{activity_of_session, fetch};
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, raised_event, start,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, raised_event,
+    start,
 };
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::{LockKind, LockToken};
@@ -23,7 +24,7 @@ use crate::ops::activity::unfetched;
 use crate::process::hints::ReadyActivity;
 use crate::process::lock_table::LockedActivity;
 
-/// The ids of all activities.
+/// The query for the ids of all activities.
 const ACTIVITY_IDS: &str = "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'";
 
 /// The text in the body of a request that locks an activity: the path of a patch.
@@ -63,8 +64,8 @@ async fn a_lock_whose_answer_comes_late_lasts_for_the_whole_lease() {
     assert_eq!(stored.value.visible_at, held.activity.value.visible_at);
 }
 
-/// Not in virtual time either. A lock whose answer comes late is written again with a later end. Here
-/// the answer to that second write does not come in time.
+/// Not in virtual time. A lock whose answer comes late is written again with a later end. Here the
+/// answer to that second write does not come in time.
 #[tokio::test]
 async fn a_lock_whose_extension_gets_no_answer_has_the_stored_end() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -88,7 +89,7 @@ async fn a_lock_whose_extension_gets_no_answer_has_the_stored_end() {
     );
 }
 
-/// Not in virtual time either. A turn cancels the activity while the answer of its lock is on its way.
+/// Not in virtual time. A turn cancels the activity while the answer to its lock is on its way.
 #[tokio::test]
 async fn an_activity_that_was_cancelled_before_a_late_answer_is_not_run() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -124,7 +125,7 @@ async fn a_session_that_is_claimed_late_is_free_for_other_workers() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-/// The runtime renews a lock of 30 seconds five seconds before its end.
+/// The runtime renews a lock of 30 seconds when five of them are left.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_renewed_although_each_request_takes_seconds() {
     let world = World::open().await;
@@ -208,7 +209,7 @@ async fn a_late_lock_is_handed_over_with_its_session_or_its_large_input() {
     }
 }
 
-/// The worker that owns the session is busy by then.
+/// The worker that owns the session is busy when the lock is written.
 #[tokio::test(start_paused = true)]
 async fn a_late_lock_whose_session_is_not_asked_for_is_given_back_with_its_session() {
     let world = World::open().await;
@@ -225,7 +226,7 @@ async fn a_late_lock_whose_session_is_not_asked_for_is_given_back_with_its_sessi
 
 /// A turn cancels the activity while it waits for its worker.
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_activity_that_is_locked_for_a_worker_leaves_its_session() {
+async fn a_cancelled_activity_that_is_locked_for_a_worker_releases_its_session() {
     let world = World::open().await;
     let process = RecordedProcess::new(&world);
     let provider = process.provider(&world).await;
@@ -260,7 +261,7 @@ async fn a_lock_that_is_in_doubt_for_a_while_is_given_back() {
     let tags = TagFilter::default();
     let outage = async {
         tokio::time::sleep(Duration::from_secs(12)).await;
-        world.heal().await;
+        world.remove_faults().await;
     };
     let fetch_once = provider.fetch_work_item(lock, NO_WAIT, None, &tags);
     let (fetched, ()) = tokio::join!(fetch_once, outage);
@@ -269,6 +270,7 @@ async fn a_lock_that_is_in_doubt_for_a_while_is_given_back() {
     assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }
 
+/// Claims the session `cart`.
 async fn claim(provider: &CosmosDBProvider, owner: &str) -> SessionClaim {
     sessions::claim(&provider.core, "cart", &session_config(owner)).await.unwrap()
 }
@@ -373,9 +375,11 @@ async fn closing_does_not_interrupt_what_is_being_given_back() {
 }
 
 /// After an ack that came too late the runtime acks once more, with the failure of the workflow, and may
-/// renew the lock. Both are refused, although the document has a later end of the lock, as after a
-/// renewal whose answer was lost. The lock does not stay in memory with the state and its history: it
-/// stayed until 4,096 later locks had come, which the simulation found.
+/// renew the lock. Both calls are refused. The document has a later end of the lock, as after a renewal
+/// whose answer was lost, and that must not help them.
+///
+/// Story of a bug, which the simulation found: the lock stayed in memory, with the state and its
+/// history, until 4,096 later locks had come.
 #[tokio::test]
 async fn an_ack_that_comes_after_the_lock_has_ended_leaves_no_lock_in_memory() {
     let world = World::open().await;

@@ -11,10 +11,9 @@ use perihelion_client::Query;
 use serde_json::Value;
 
 use super::recorded_process::RecordedProcess;
-use super::sick_partitions::NEVER;
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, fetch_instance,
-    order_metadata, raised_event, run_activities,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn,
+    fetch_instance, order_metadata, raised_event, run_activities,
 };
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::nonce;
@@ -44,7 +43,8 @@ fn history(fill: &str) -> Vec<Event> {
 }
 
 /// Starts the instance `a` and runs its first turn, which writes a chunk of history and schedules an
-/// activity.
+/// activity. The text of the history tells two incarnations apart: `o` for the old one, `n` for the new
+/// one.
 async fn run_first_turn(provider: &CosmosDBProvider, fill: &str) {
     let token = fetch_first_turn(provider, "a").await;
     let activities = vec![activity_item("a", ACTIVITY, String::new())];
@@ -96,7 +96,7 @@ async fn a_late_purge_leaves_the_next_instance_of_that_name_alone() {
 }
 
 #[tokio::test]
-async fn requests_of_a_deletion_that_are_late_leave_the_next_instance_of_that_name_alone() {
+async fn late_requests_of_a_deletion_leave_the_next_instance_of_that_name_alone() {
     let (world, process, deleting) = RecordedProcess::open().await;
     let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
@@ -162,7 +162,7 @@ async fn a_garbage_record_that_is_created_during_a_purge_is_purged_too() {
     run_first_turn(&provider, "o").await;
     continue_as_new(&provider).await;
     let tombstone = write_tombstone(&provider).await;
-    // The batch of a prune, without the collection.
+    // A prune sends this batch. Here the collection of the garbage does not follow.
     let store = provider.core.store.clone();
     let garbage = Garbage { history: Some(1), ..Garbage::blank("a", "pruned", provider.core.clock.stamp()) };
     process.before_next_batch(async move {
@@ -192,7 +192,7 @@ async fn a_late_collection_of_a_pruned_history_leaves_the_next_instance_of_that_
 }
 
 #[tokio::test]
-async fn requests_of_a_prune_that_are_late_leave_the_next_instance_of_that_name_alone() {
+async fn late_requests_of_a_prune_leave_the_next_instance_of_that_name_alone() {
     let (world, process, pruning) = RecordedProcess::open().await;
     let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
@@ -293,7 +293,7 @@ async fn a_message_whose_garbage_record_arrives_late_is_accepted_once() {
 /// All requests of a staged turn arrive once more, after its activities have ended and their inputs
 /// were deleted.
 #[tokio::test]
-async fn requests_of_a_staged_turn_that_are_late_create_nothing() {
+async fn late_requests_of_a_staged_turn_create_nothing() {
     let (world, process, staging) = RecordedProcess::open().await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let token = fetch_first_turn(&staging, "a").await;

@@ -1,7 +1,8 @@
-//! Rows that are out of date when they arrive: while a poll or a commit waits for its answer, workers
-//! of the same process lock and complete the activities that it returns. A hint from such a row costs
-//! a lock that fails. In a fan-out of 1,000 activities four such locks in a row made the process
-//! forget the hints of all other activities, and polls found only 64 of them every quarter of a second.
+//! Rows that are out of date when they arrive. While a poll or a commit waits for its answer, workers
+//! of the same process lock and complete activities that the poll reads or the commit creates. A hint
+//! from such a row costs a lock that is refused. In a fan-out of 1,000 activities, four such locks in a
+//! row once made the process forget the hints of all other activities, and polls found only 64 of them
+//! every quarter of a second.
 
 use std::time::Duration;
 
@@ -54,6 +55,7 @@ async fn begin_to_serve(provider: &CosmosDBProvider) {
     assert!(found.is_none());
 }
 
+/// The number of activities in the hints that a worker can take now.
 fn count_hints(provider: &CosmosDBProvider) -> usize {
     let now = provider.core.clock.now();
     provider.core.hints.activities.with(|hints| hints.count_due(now, usize::MAX))
@@ -65,6 +67,7 @@ async fn a_poll_brings_back_no_activity_that_was_completed_before_its_answer() {
     begin_to_serve(&provider).await;
     enqueue_activities(&provider, 1..=10).await;
     let worker = provider.clone();
+    // The query of the poll names the type of activities, `worker_queue`.
     process.before_answer_to("worker_queue", async move {
         assert_eq!(complete(&worker, 6, WAIT).await, (1..=6).collect::<Vec<_>>());
     });
@@ -73,7 +76,7 @@ async fn a_poll_brings_back_no_activity_that_was_completed_before_its_answer() {
     let ticket = core.poller.register(&core.membership, Interest::Activities { tags, owner: None }, true);
     core.poller.poll_all(core, &ticket).await.unwrap();
     drop(ticket);
-    // The seventh is locked for the worker already.
+    // The seventh activity is locked for the worker already.
     assert_eq!(count_hints(&provider), 3);
     assert_eq!(complete(&provider, 4, WAIT).await, (7..=10).collect::<Vec<_>>());
     assert_eq!(world.count_refused_locks().await, 0);
@@ -116,8 +119,8 @@ async fn unpacking_brings_back_no_activity_that_was_completed_before_its_answer(
 }
 
 /// After four refused locks in a row, a process that is not alone forgets its hints about the other
-/// activities of the instance: other processes are taking them. In a process that is alone, a turn has
-/// cancelled the activities, and the hints about the others stay.
+/// activities of the instance: other processes are taking them. If a process is alone, a turn has
+/// cancelled the activities whose locks were refused, and the hints about the others stay.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_alone_keeps_its_hints_after_locks_that_failed() {
     let (world, _process, provider) = RecordedProcess::open().await;

@@ -113,7 +113,7 @@ async fn closing_gives_back_prefetched_activities() {
     provider.close().await;
     let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, _, attempt) = found.expect("the other process need not wait for the lock's end");
-    // The other process gets the activity that was not completed: 3 or 4.
+    // The other process gets the activity that was not completed: 3 or 4. The sum of both is 7.
     assert!(matches!(item, WorkItem::ActivityExecute { id, .. } if id == 7 - first), "{item:?}");
     assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }

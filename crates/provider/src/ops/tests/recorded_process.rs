@@ -1,6 +1,6 @@
 //! A process whose requests are recorded, so that a test can send them again. The copies stand for
-//! attempts that were given up, and arrive when the operation is long over. A test can also let
-//! something happen right before a batch of the process is sent, or while an answer is on its way.
+//! attempts that were given up, and arrive when the operation is long over. A test can also run a hook
+//! right before a batch of the process is sent, or while an answer is on its way.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent};
 use serde_json::Value;
 
-use super::World;
+use super::{NEVER, World};
 use crate::CosmosDBProvider;
 use crate::sync::lock;
 
@@ -22,17 +22,17 @@ const BATCH_HEADER: &str = "x-ms-cosmos-is-batch-request";
 /// The time that a copy of a request may take.
 const COPY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a test lets happen before a batch is sent, or before an answer arrives.
-type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What a test runs before a batch is sent, or before an answer arrives.
+type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A process whose transport records its requests.
 #[derive(Clone)]
 pub(super) struct RecordedProcess {
     transport: InProcess,
     requests: Arc<Mutex<Vec<Request>>>,
-    before_batch: Arc<Mutex<Option<Happening>>>,
-    /// A text in the body of a request, and what happens after that request was carried out.
-    before_answer: Arc<Mutex<Option<(&'static str, Happening)>>>,
+    before_batch: Arc<Mutex<Option<Hook>>>,
+    /// A text in the body of a request, and the hook that runs after that request was carried out.
+    before_answer: Arc<Mutex<Option<(&'static str, Hook)>>>,
     /// A text in the body of a request whose answer is lost.
     lost_answer: Arc<Mutex<Option<&'static str>>>,
 }
@@ -40,17 +40,17 @@ pub(super) struct RecordedProcess {
 impl Transport for RecordedProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         if request.headers.contains_key(BATCH_HEADER) {
-            let happening = lock(&self.before_batch).take();
-            if let Some(happening) = happening {
-                happening.await;
+            let hook = lock(&self.before_batch).take();
+            if let Some(hook) = hook {
+                hook.await;
             }
         }
         lock(&self.requests).push(request.clone());
         let body = String::from_utf8_lossy(&request.body).into_owned();
         let answer = self.transport.send(request).await;
-        let happening = lock(&self.before_answer).take_if(|(text, _)| body.contains(*text));
-        if let Some((_, happening)) = happening {
-            happening.await;
+        let hook = lock(&self.before_answer).take_if(|(text, _)| body.contains(*text));
+        if let Some((_, hook)) = hook {
+            hook.await;
         }
         if lock(&self.lost_answer).take_if(|text| body.contains(*text)).is_some() {
             return Err(Failure::new(FailureKind::Closed, Sent::Yes, "the answer was lost"));
@@ -81,8 +81,7 @@ impl RecordedProcess {
     /// A provider on this transport. Its reconciler does not run during a test.
     pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
-        let never = Duration::from_secs(3600);
-        CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
+        CosmosDBProvider::builder().with_client(client).with_reconciler(NEVER, NEVER).open().await.unwrap()
     }
 
     /// Forgets the requests so far.
@@ -101,7 +100,8 @@ impl RecordedProcess {
         lock(&self.requests).len()
     }
 
-    /// The bodies of the recorded queries of more than one logical partition, page by page.
+    /// The bodies of the recorded queries that are not limited to one logical partition, one body for
+    /// each page.
     pub(super) fn pages_of_container(&self) -> Vec<Value> {
         let is_page = |request: &&Request| {
             let has = |name| request.headers.contains_key(name);
@@ -122,14 +122,14 @@ impl RecordedProcess {
         }
     }
 
-    /// Lets something happen after the next request with this text in its body was carried out, and
-    /// before the process gets the answer.
+    /// Runs the hook after the next request with this text in its body was carried out, and before the
+    /// process gets the answer.
     pub(super) fn before_answer_to(
         &self,
         text: &'static str,
-        happening: impl Future<Output = ()> + Send + 'static,
+        hook: impl Future<Output = ()> + Send + 'static,
     ) {
-        *lock(&self.before_answer) = Some((text, Box::pin(happening)));
+        *lock(&self.before_answer) = Some((text, Box::pin(hook)));
     }
 
     /// Loses the answer to the next request with this text in its body.
@@ -137,8 +137,8 @@ impl RecordedProcess {
         *lock(&self.lost_answer) = Some(text);
     }
 
-    /// Lets something happen right before the next batch is sent.
-    pub(super) fn before_next_batch(&self, happening: impl Future<Output = ()> + Send + 'static) {
-        *lock(&self.before_batch) = Some(Box::pin(happening));
+    /// Runs the hook right before the next batch is sent.
+    pub(super) fn before_next_batch(&self, hook: impl Future<Output = ()> + Send + 'static) {
+        *lock(&self.before_batch) = Some(Box::pin(hook));
     }
 }

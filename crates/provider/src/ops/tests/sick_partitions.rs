@@ -1,6 +1,6 @@
-//! Partitions that hang: their requests take a minute. They must not stop the dispatchers and workers
-//! of a process, and an activity must not stay locked when no worker runs it. The tests run on the real
-//! engine in this process, in virtual time.
+//! Partitions that hang (their requests take a minute), fail or are slow. They must not stop the
+//! dispatchers and workers of a process, and an activity must not stay locked when no worker runs it. The
+//! tests run on the real engine in this process, in virtual time.
 
 use std::time::Duration;
 
@@ -13,14 +13,12 @@ use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, raised_event,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn,
+    raised_event,
 };
 use crate::plan::session_document_key;
 use crate::process::hints::activity_name;
 use crate::{CosmosDBProvider, OutboxFaultInjector};
-
-/// The interval of a reconciler that does not run during a test.
-pub(super) const NEVER: Duration = Duration::from_secs(3600);
 
 /// A poll timeout with which a fetch waits for work, as the runtime does.
 const WAIT: Duration = Duration::from_secs(60);
@@ -37,14 +35,10 @@ impl World {
         self.delay(operation, range, 60_000).await;
     }
 
+    /// Delays requests of this kind to one partition.
     pub(super) async fn delay(&self, operation: &str, range: usize, delay_ms: u64) {
         let rule = format!(r#"{{"operation":"{operation}","range":"{range}","delayMs":{delay_ms}}}"#);
         self.inject_fault(&rule).await;
-    }
-
-    pub(super) async fn heal(&self) {
-        let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
-        assert!(answer.status().is_success());
     }
 }
 
@@ -134,7 +128,7 @@ async fn activities_of_a_partition_that_hangs_do_not_come_first_again_and_again(
     let (first, second) = tokio::join!(worker(), worker());
     assert!(first.iter().chain(&second).all(|instance| healthy.contains(instance)));
     assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
-    world.heal().await;
+    world.remove_faults().await;
     let healed = Instant::now();
     let (first, second) = tokio::join!(worker(), worker());
     assert!(first.iter().chain(&second).all(|instance| sick.contains(instance)));
@@ -164,7 +158,7 @@ async fn deliveries_to_a_partition_that_hangs_do_not_hold_the_dispatchers() {
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     // The process has left the deliveries for which it had no room to the reconciler.
-    world.heal().await;
+    world.remove_faults().await;
     let reconciling = world.provider().await;
     let outboxes = "SELECT VALUE c.id FROM c WHERE c.type = 'outbox'";
     let begun = Instant::now();
@@ -184,7 +178,7 @@ async fn a_partition_that_fails_or_hangs_does_not_keep_the_reconciler_from_the_o
     ];
     for rule in trouble {
         let world = World::with_partitions(4).await;
-        // Opened before the trouble, and waits until the outboxes are old enough.
+        // This provider is opened before the fault. Its reconciler waits until outboxes are old enough.
         let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
         let builder = CosmosDBProvider::builder().with_client(client);
         let (interval, age) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -202,7 +196,7 @@ async fn a_partition_that_fails_or_hangs_does_not_keep_the_reconciler_from_the_o
             let id = ended.core.store.rows::<String>(ids).await.unwrap().remove(0);
             outboxes.push((instance, id));
         }
-        // Without a query, because queries of one partition fail.
+        // Counts without a query, because queries of one partition fail.
         let count_left = async |outboxes: &[(String, String)]| {
             let mut count = 0;
             for (instance, id) in outboxes {
@@ -218,9 +212,9 @@ async fn a_partition_that_fails_or_hangs_does_not_keep_the_reconciler_from_the_o
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert_eq!(count_left(sick).await, 1, "{rule}");
-        world.heal().await;
+        world.remove_faults().await;
         while count_left(sick).await > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(200), "{rule}: the partition works again");
+            assert!(begun.elapsed() < Duration::from_secs(200), "{rule}: the outbox is not delivered");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         reconciling.close().await;
@@ -338,7 +332,7 @@ async fn a_session_whose_partition_hangs_delays_neither_renewals_nor_other_activ
     let (item, _, _) = fetch(&provider, Some(&config)).await;
     assert_eq!(item, activity_item(&healthy[2], 1, String::new()));
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
-    world.heal().await;
+    world.remove_faults().await;
     let (item, _, _) = fetch(&provider, Some(&config)).await;
     assert_eq!(item, activity_of_session(&healthy[1], "cart"));
 }
@@ -409,13 +403,13 @@ async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
         world.hang("patch_item", range).await;
     }
     let healthy = instances(&provider, 2, true, SECONDS).await;
-    // The first 40 may wait longer: until the partitions are paused, locks take their first time limit.
+    // The first 40 may wait longer. Until the partitions are paused, workers wait longer for each lock.
     let waits = waits_of_activities(&provider, &healthy, None).await.split_off(40);
     let (sum, longest) = (waits.iter().sum::<Duration>(), waits.iter().max().unwrap());
     assert!(sum < Duration::from_secs(40) && *longest < Duration::from_secs(4), "{waits:?}");
 }
 
-/// The time limit of a prefetch is short. A partition that is slower works nevertheless.
+/// The time limit of a prefetch is short. A partition whose answers take longer still works.
 #[tokio::test(start_paused = true)]
 async fn a_slow_partition_is_not_paused_by_prefetch() {
     const COUNT: u64 = 40;
@@ -504,9 +498,10 @@ async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long(
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
 }
 
-/// Nothing is sent to the partition of the activity while the claim of its session hangs.
+/// The session is in another partition than its activity. Nothing is sent to the partition of the
+/// activity while the claim of the session hangs.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_hangs_elsewhere_is_no_failure_of_the_partition_of_its_activity() {
+async fn a_claim_that_hangs_counts_no_failure_of_the_partition_of_the_activity() {
     let world = World::with_partitions(4).await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let core = &provider.core;
@@ -535,8 +530,9 @@ async fn a_session_that_hangs_elsewhere_is_no_failure_of_the_partition_of_its_ac
     assert!(pauses.begin(partition, "other work", LOCK, Instant::now()).is_some(), "other work is tried");
 }
 
+/// The session is in another partition than its activity.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_slow_elsewhere_does_not_make_the_partition_of_its_activity_slow() {
+async fn a_slow_claim_counts_no_failure_of_the_partition_of_the_activity() {
     let world = World::with_partitions(4).await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let core = &provider.core;
@@ -562,7 +558,7 @@ async fn activities_that_the_hints_forget_after_refused_locks_are_read_again_at_
         provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(300)).await;
-    // The polls of this fetch find nothing that is new.
+    // The polls of these fetches find nothing new.
     for _ in 0..2 {
         fetch(&provider, None).await;
         tokio::time::sleep(Duration::from_secs(3)).await;

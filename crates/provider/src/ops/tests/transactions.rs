@@ -1,14 +1,12 @@
 //! Turns that are committed by a distributed transaction: lost answers, other writers, and messages
 //! that cannot be created.
 
-use std::time::Duration;
-
 use duroxide::providers::Provider;
 use perihelion_client::{Client, Patch};
 use serde_json::{Value, json};
 
 use super::deletions::documents_of_type;
-use super::{World, ack, event, fetch_instance, start};
+use super::{NEVER, World, ack, event, fetch_instance, start};
 use crate::documents::STATE_ID;
 use crate::documents::dedup::sent_message_id;
 use crate::plan::sender_hash;
@@ -18,8 +16,7 @@ use crate::{CosmosDBProvider, CrossInstance};
 /// of its turn.
 async fn provider_with_turn(world: &World) -> (CosmosDBProvider, String) {
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
-    let never = Duration::from_secs(3600);
-    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(never, never);
+    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(NEVER, NEVER);
     let provider = builder.with_cross_instance(CrossInstance::Transaction).open().await.unwrap();
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
@@ -47,10 +44,10 @@ async fn assert_started_once(world: &World, provider: &CosmosDBProvider, what: &
     }
 }
 
-/// 449/5352: the same transaction is still running. 500/5412: the coordinator cannot read the
-/// account.
+/// Requests or answers are lost, or the service refuses some attempts. 449/5352: the same transaction
+/// is still running. 500/5412: the coordinator cannot read the account.
 #[tokio::test(start_paused = true)]
-async fn a_transaction_whose_answer_is_lost_is_applied_once() {
+async fn a_turn_whose_first_transactions_fail_is_committed_once() {
     for rule in [
         r#"{"operation":"transaction","count":1,"drop":"after"}"#,
         r#"{"operation":"transaction","count":3,"drop":"before"}"#,

@@ -8,7 +8,7 @@ use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::{Patch, Query};
 use serde_json::json;
 
-use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
 use crate::CosmosDBProvider;
 
 /// The time limit of a wait.
@@ -40,12 +40,11 @@ async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     assert_eq!(remaining.len(), 70, "unreadable bundles are kept");
 }
 
-/// The interval of the reconciler is an hour, so only the poll can wake it.
+/// The reconciler does not run by its interval, so only a poll can wake it.
 #[tokio::test]
 async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
     let world = World::open().await;
-    let hour = Duration::from_secs(3600);
-    let mut killed = world.provider_with_reconciler(hour).await;
+    let mut killed = world.provider_with_reconciler(NEVER).await;
     killed.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
     killed.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&killed).await;
@@ -53,7 +52,7 @@ async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
         .await
         .unwrap();
     drop(killed);
-    let other = world.provider_with_reconciler(hour).await;
+    let other = world.provider_with_reconciler(NEVER).await;
     let found = other.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
     assert_eq!(found.expect("the message is delivered").0.instance, "b");
 }
@@ -100,7 +99,7 @@ async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     for attempt in 1..=2 {
         let found = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
         let (item, token, attempts) = found.expect("the instance is fetched");
-        assert!(item.history_error.is_some_and(|error| error.contains("has lost its part")));
+        assert!(item.history_error.is_some_and(|error| error.contains("has lost its chunk")));
         assert_eq!((attempts, item.history.len()), (attempt, 0));
         other.abandon_orchestration_item(&token, None, false).await.unwrap();
     }

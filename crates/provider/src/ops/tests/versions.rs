@@ -215,7 +215,11 @@ async fn members_of_sessions_and_packed_messages_survive() {
     assert_eq!(documents_of(&provider, "b", "orch_queue").await[0]["later"], "kept");
     packed["_etag"] = json!("x");
     let read: Message = serde_json::from_value(packed).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap().get("_etag"), None, "the service's own members");
+    assert_eq!(
+        serde_json::to_value(&read).unwrap().get("_etag"),
+        None,
+        "the service's own members are not kept"
+    );
 }
 
 /// The layout version of the container; `None` without the document.
@@ -239,7 +243,7 @@ async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
     assert!(!error.is_retryable());
 }
 
-/// The simulation has processes of an earlier version: this build, which plays one.
+/// In the simulation this build plays processes of an earlier version.
 #[tokio::test]
 async fn a_process_that_plays_an_earlier_version_writes_that_version_and_refuses_later_ones() {
     let world = World::open().await;

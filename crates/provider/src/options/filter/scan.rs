@@ -3,10 +3,10 @@
 
 use super::FilterError;
 
-/// The most characters of a filter. A longer one is a mistake, and no URL would hold it.
+/// The most characters of a filter. A longer one is a mistake, and too long for the address of a page.
 const CHARS_MAX: usize = 2000;
 
-/// The most terms of a filter. There are fewer fields than that.
+/// The most terms of a filter. There are only eight fields, so a longer filter is a mistake.
 const TERMS_MAX: usize = 32;
 
 /// A term, such as `created<2h`.
@@ -41,7 +41,7 @@ pub(super) struct Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Exact(String),
-    /// A value that ended with `*`, without it.
+    /// The text before the `*`, of a value that ends with `*`.
     Prefix(String),
 }
 
@@ -160,7 +160,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A value in quotes, which begin here.
+    /// A value in quotes. The scanner is at the opening quote.
     fn quoted(&mut self) -> Result<String, FilterError> {
         let begin = self.position;
         self.position += 1;

@@ -103,11 +103,12 @@ impl Instance {
         let ids = first_id..first_id + random_count(random, 400);
         ack.worker_items = ids.map(|id| random_activity(random, id)).collect();
         ack.orchestrator_items = (0..random_count(random, 300)).map(|n| random_message(random, n)).collect();
-        let anywhere = (0..random_count(random, 200)).map(|_| cancel(random.u64(1..first_id + 400)));
-        let anywhere: Vec<ScheduledActivityIdentifier> = anywhere.collect();
+        // Cancelled are activities of this turn or an earlier one, and ids that no activity has.
+        let any_ids = (0..random_count(random, 200)).map(|_| cancel(random.u64(1..first_id + 400)));
+        let any_ids: Vec<ScheduledActivityIdentifier> = any_ids.collect();
         let bundled = self.bundles.iter().flat_map(|bundle| &bundle.value.activities);
         let bundled = bundled.filter(|_| random.u8(..4) == 0).filter_map(cancel_activity);
-        ack.cancelled = anywhere.into_iter().chain(bundled).collect();
+        ack.cancelled = any_ids.into_iter().chain(bundled).collect();
         if random.bool() {
             ack.metadata.output = Some(random_text(random));
         }

@@ -16,11 +16,11 @@ const DATE_AGE_MAX_MS: i64 = 1_000;
 /// widened by the drift since they were observed.
 const DRIFT_PARTS: u64 = 5_000;
 
-/// A larger difference is ignored, unless the date is within a day of the wall clock: a proxy may
-/// write dates of its own.
+/// A date with a larger difference is ignored, because a proxy may write dates of its own. A date
+/// within a day of the wall clock is used in any case.
 const OFFSET_MAX_MS: i64 = 24 * 3600 * 1000;
 
-/// The date of a response, and when it arrived by this machine's clock.
+/// The date of a response, and when the response arrived by this machine's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseDate {
     /// Seconds since 1970.

@@ -152,9 +152,9 @@ impl ActivityHints {
         is_new
     }
 
-    /// The sizes of everything that is remembered about activities. An activity that is not due yet may
-    /// have been cancelled while it was locked: the hint is forgotten when the lock ends.
-    /// Due activities wait if all workers may be busy.
+    /// The sizes of everything that is remembered about activities. `is_working` says that workers of
+    /// this process run activities. Then due activities may wait for a worker, and are not counted. The
+    /// hint of an activity that was cancelled while it was locked is forgotten when the lock ends.
     pub(crate) fn memory_sizes(&self, now: Stamp, is_working: bool) -> [MemorySize; 7] {
         let ended_sessions = self.session_owners.values().filter(|(_, until)| *until <= now).count();
         let offers = self.offers.len().max(self.keys.len());
@@ -211,7 +211,7 @@ impl ActivityHints {
     }
 
     /// Adds an activity as [`ActivityHints::offer`] does, unless this process has changed the
-    /// activity since the read began. Then the activity that was read is out of date.
+    /// activity since the read began. In that case the activity that was read is out of date.
     pub(crate) fn offer_read(&mut self, read: u64, offer: OfferedActivity) -> bool {
         let is_current = !self.has_changed_since(read, &offer.0.instance_id, &offer.0.id);
         is_current && self.offer(offer)
@@ -263,11 +263,11 @@ impl ActivityHints {
         true
     }
 
-    /// Forgets the activities of some instances that can be taken at `now`. Polls find them again.
-    /// Returns whether there were such activities.
-    pub(crate) fn forget_due(&mut self, now: Stamp, is_forgotten: impl Fn(&str) -> bool) -> bool {
+    /// Forgets the activities that can be taken at `now`, of the instances that `matches` selects by
+    /// their ids. Polls find them again. Returns whether there were such activities.
+    pub(crate) fn forget_due(&mut self, now: Stamp, matches: impl Fn(&str) -> bool) -> bool {
         let due = self.offers.keys().take_while(|key| key.0 <= now);
-        let victims: Vec<Key> = due.filter(|key| is_forgotten(&key.2)).cloned().collect();
+        let victims: Vec<Key> = due.filter(|key| matches(&key.2)).cloned().collect();
         for (_, _, instance, id) in &victims {
             self.forget(instance, id);
         }
@@ -287,7 +287,7 @@ impl ActivityHints {
         self.waiting.remove(&worker);
     }
 
-    /// Promises an activity that is about to be created to a waiting worker. Returns the
+    /// Promises a waiting worker an activity that a commit is about to create. Returns the
     /// worker's number and the duration of its locks; `None` if no worker is suitable.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
         // An activity of a session needs the lock of the session too. A large input, stored in
@@ -319,8 +319,8 @@ impl ActivityHints {
         claimant: &Claimant<'_>,
     ) -> Option<OfferedActivity> {
         self.returning_workers += 1;
-        // Locked activities that this worker may not take do not count, and neither do as many as there
-        // are waiting workers with the same tags: these activities were dispatched to them.
+        // Of the locked activities, only those count that this worker may take. One of them is subtracted
+        // for each waiting worker with the same tags: it was dispatched to that worker.
         let ready = self.ready.iter().filter(|ready| ready.suits(claimant)).count();
         let waiting = self.waiting.values().filter(|waiting| waiting.tags == *claimant.tags).count();
         if ready.saturating_sub(waiting) + self.being_locked >= self.returning_workers {
@@ -386,7 +386,7 @@ impl ActivityHints {
         self.offers.remove(&key)
     }
 
-    /// When the next activity that this worker may run is visible; `None` if none is known.
+    /// When the next activity that this worker may run becomes visible; `None` if none is known.
     pub(crate) fn next_due(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
         self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
     }

@@ -77,8 +77,8 @@ impl InstanceHints {
     }
 
     /// The number of instances, of due instances, of bytes of their messages, and of parked instances.
-    /// An instance that is not due yet may have been taken by another process: its hint is forgotten
-    /// when the lock that this process had ends.
+    /// Only due instances count as work. If another process has taken an instance, its hint here may stay
+    /// until the time at which the last lock of this process would have ended.
     pub(crate) fn memory_sizes(&self, now: Stamp) -> [MemorySize; 4] {
         let due = self.order.iter().take_while(|(due, _)| *due <= now).count();
         let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
@@ -204,8 +204,8 @@ impl InstanceHints {
     }
 
     /// Whether a message that a poll found, with this enqueue time and id, tells nothing new. That
-    /// is the case if a dispatcher of this process has the instance, or will examine it without
-    /// this message, now or when its block ends.
+    /// is the case if a dispatcher of this process has the instance, or will examine it anyway, now or
+    /// when its block ends.
     pub(crate) fn is_known(&self, instance: &str, message: &(Stamp, String), now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
         is_known && !self.parked.may_be_start(instance, message)

@@ -1,13 +1,13 @@
 //! Pauses of physical partitions in which activities, or the sessions of activities, cannot be locked:
-//! the partition hangs, fails or is throttled. Otherwise its activities, which are the oldest, would
-//! come before all others again and again, and all workers would wait for locks that time out.
+//! the partition hangs, fails or is throttled. Without a pause its activities, which are the oldest,
+//! would come before all others again and again, and all workers would wait for locks that time out.
 //!
 //! A pause begins with the second failure in a row. While it lasts, nothing is tried. After it one
 //! piece of work is tried, its *trial*. No other work is tried until the trial has failed and the next
 //! pause is over, or until the time limit of the trial. So a trial that is dropped without an outcome
-//! needs no care, and a hanging partition holds one worker at a time. An answer of the partition,
-//! whatever it says, ends all that, unless it is so late that no worker would have waited for it. A long
-//! time without a failure ends it, too.
+//! needs no cleanup, and a hanging partition holds one worker at a time. An answer of the partition,
+//! also one that refuses the lock, ends its pauses and trials, unless no worker would have waited so
+//! long for the answer. A long time without a failure ends them, too.
 //!
 //! Attempts overlap, and their outcomes arrive in any order. So each attempt has a number. The failure
 //! of an attempt that began before the last answer, pause or trial of its partition says nothing new.
@@ -31,7 +31,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// This long after the end of its last pause, the failures of a partition are forgotten. Requests that
-/// are not counted here may have shown long ago that it is healthy.
+/// are not counted here may have shown long ago that the partition is healthy.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The outcome of a trial is recorded here at most this long after its time limit.
@@ -112,7 +112,7 @@ impl Partitions {
         self.last_number
     }
 
-    /// The failures of a partition. Old ones are forgotten first.
+    /// Forgets the failures of a partition if they are old. Then returns what is known about it.
     fn find(&mut self, partition: &str, now: Instant) -> Option<&mut Failures> {
         let failures = self.failures.get_mut(partition)?;
         if failures.closed_until + FORGOTTEN_AFTER < now {
@@ -172,7 +172,7 @@ impl PartitionPauses {
             }
             failures.counted_from = number;
             failures.closed_until = now + limit + TRIAL_MARGIN;
-            // It begins once, although several activities can wait for the same session.
+            // The trial begins only once, although several activities can wait for the same session.
             failures.trial = None;
             is_trial = true;
         }
@@ -199,8 +199,9 @@ impl PartitionPauses {
         failures.pause()
     }
 
-    /// Records that an attempt takes longer than its caller waits, or that its answer came after nobody
-    /// waited any more. That alone pauses no partition and ends no pause, but counts as a first failure.
+    /// Records that an attempt takes longer than its caller waits, or that its answer came when no caller
+    /// waited for it any more. That alone pauses no partition and ends no pause, but counts as a first
+    /// failure.
     pub(crate) fn record_delay(&self, attempt: &Attempt, now: Instant) {
         let mut partitions = lock(&self.0);
         let Some(failures) = partitions.find_or_insert(&attempt.partition, now) else { return };
@@ -335,7 +336,7 @@ mod tests {
         assert!(world.begin("b", 11_700).is_none());
         let paused_for = |ms| world.pauses.paused_for("p", world.at(ms));
         assert_eq!((paused_for(11_700), paused_for(12_200)), (Some(Duration::from_millis(500)), None));
-        // Work that the process remembers is a trial too, and may end without saying anything.
+        // Work that no poll has offered can be the trial, too. A trial can end without an outcome.
         let next = world.begin("c", 12_200).unwrap();
         assert!(!world.pauses.end_trial(&trial, world.at(12_300)));
         assert!(world.pauses.end_trial(&next, world.at(12_300)));
@@ -344,7 +345,7 @@ mod tests {
 
     /// Workers hang together, or are refused together within milliseconds.
     #[test]
-    fn failures_of_one_wave_count_once() {
+    fn attempts_that_fail_together_cause_one_pause() {
         for duration_ms in [5, 10_000] {
             let world = World::new();
             let attempts: Vec<Attempt> =

@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::documents::stamp::Stamp;
 
 /// The messages that a claim has read. Ids are kept as hashes, because there may be many parked
-/// instances with many messages each. Two ids with the same hash are so rare that the start may
-/// then wait until the instance is looked at again.
+/// instances with many messages each. In the rare case that the start has the same hash as a message
+/// that was read, the start waits until the instance is looked at again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeenMessages {
     /// The hashes of the ids, sorted.

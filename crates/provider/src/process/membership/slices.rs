@@ -1,11 +1,12 @@
 //! Slices: the container cut into parts that processes own. If there are at most as many processes as
 //! physical partitions, a slice is a physical partition. If there are more processes, each
 //! partition is cut into 2, 4 or 8 slices of equal width. So a poll of a slice is one
-//! request, and there are about as many slices as processes, or as partitions.
+//! request, and there are about as many slices as processes or partitions, whichever are more.
 //!
-//! Rendezvous hashing maps slices to processes: each slice has a score for each process. Among
-//! the processes that do not own their share yet, the one with the highest score gets the slice.
-//! When a process joins or leaves, most slices keep their owner.
+//! Rendezvous hashing maps slices to processes: each slice has a score for each process. The share of
+//! a process is the number of slices divided by the number of processes, rounded up. Among the
+//! processes that do not own their share yet, the one with the highest score gets the slice. When a
+//! process joins or leaves, most slices keep their owner.
 
 use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 
@@ -65,8 +66,8 @@ impl Slices {
     /// The index of the slice of a partition key, such as an instance; `None` if the slices are not
     /// known.
     pub(super) fn index_of(&self, key: impl Into<PartitionKey>) -> Option<usize> {
-        let key = self.space.as_ref()?.range_of(key);
-        self.index_at(key.first_key())
+        let range = self.space.as_ref()?.range_of(key);
+        self.index_at(range.first_key())
     }
 
     /// The index of the slice that an effective key belongs to.
@@ -79,8 +80,8 @@ impl Slices {
         self.all.last().map_or(0, |slice| slice.partition + 1)
     }
 
-    /// The owner of each slice: an index of `processes`, which are ids in ascending order. No
-    /// process owns more than its share, rounded up. Without processes there are no owners.
+    /// The owner of each slice, as an index into `processes`, which are ids in ascending order. No
+    /// process owns more than its share. Without processes there are no owners.
     pub(super) fn owners(&self, processes: &[&str]) -> Vec<usize> {
         if processes.is_empty() {
             return Vec::new();

@@ -142,16 +142,16 @@ impl View {
         view
     }
 
-    /// Since when this process owns all slices that have keys of a range; `None` if it does not
-    /// own all of them.
+    /// Since when this process owns all slices that overlap a range; `None` if it does not own all
+    /// of them.
     fn all_owned_since(&self, range: &FeedRange) -> Option<Stamp> {
         let overlapping =
             self.slices.all.iter().zip(&self.owned_since).filter(|(slice, _)| slice.range.overlaps(range));
         overlapping.map(|(_, since)| *since).reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// The slices that this process owns, among the processes that `serves` accepts. This
-    /// process counts even if `serves` does not accept it.
+    /// Which slices this process owns if they are divided among this process and the processes
+    /// whose roles `serves` accepts.
     fn ownership(&self, serves: impl Fn(&Roles) -> bool) -> Ownership {
         let serving = self.members.iter().filter(|member| member.id == self.own_id || serves(&member.roles));
         let ids: Vec<&str> = serving.map(|member| member.id.as_str()).collect();
@@ -244,10 +244,10 @@ impl View {
         let names = self.members.iter().flat_map(|member| &member.roles.activity_tags.names);
         let names: BTreeSet<&String> =
             names.filter(|name| roles.activity_tags.matches(Some(name.as_str()))).collect();
-        let others = [None, Some(UNNAMED_TAG.to_owned())];
-        let others = others.into_iter().filter(|tag| roles.activity_tags.matches(tag.as_deref()));
+        let not_named = [None, Some(UNNAMED_TAG.to_owned())];
+        let not_named = not_named.into_iter().filter(|tag| roles.activity_tags.matches(tag.as_deref()));
         let tags: BTreeSet<Option<String>> =
-            names.into_iter().take(TAGS_MAX + 1).map(|name| Some(name.clone())).chain(others).collect();
+            names.into_iter().take(TAGS_MAX + 1).map(|name| Some(name.clone())).chain(not_named).collect();
         (tags.len() <= TAGS_MAX).then_some(tags)
     }
 
@@ -309,8 +309,8 @@ impl View {
         Some(self.slices.all[slice.first_of_partition].range.first_key())
     }
 
-    /// Whether this process polls for the messages of an instance: it owns the slice, or no
-    /// other process fetches instances.
+    /// Whether this process polls for the messages of an instance: it owns the slice, no other
+    /// process fetches instances, or the slices are not known.
     pub(crate) fn is_polled(&self, instance: &str) -> bool {
         !self.instances.has_others
             || self.slices.index_of(instance).is_none_or(|index| self.instances.is_owned[index])

@@ -98,7 +98,7 @@ impl Latency {
     }
 
     /// An upper bound of a quantile; `part` is 0.5 for the median. The bound is at most twice
-    /// the quantile, or one microsecond. Zero without durations.
+    /// the quantile, or one microsecond if the quantile is less. Zero without durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -44,8 +44,8 @@ async fn concurrent_calls_do_not_mix_their_costs_and_a_dropped_call_counts_as_a_
     assert_eq!(of("a"), (2, 0, 2, 2.5, 1));
     assert_eq!(of("b"), (1, 1, 6, 2.5, 1));
     assert_eq!((found.requests, found.conflicts), (8, 2));
-    let text = serde_json::to_value(&found).unwrap();
-    assert_eq!(text["methods"]["b"]["requests"], 6);
+    let json = serde_json::to_value(&found).unwrap();
+    assert_eq!(json["methods"]["b"]["requests"], 6);
 }
 
 /// Records the fields of spans.

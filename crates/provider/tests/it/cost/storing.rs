@@ -28,10 +28,13 @@ async fn states_after_turns(container: &Container, provider: &CosmosDBProvider, 
     provider.enqueue_for_orchestrator(start("a", None), None).await.unwrap();
     for id in 1..=count + 1 {
         let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
-        let works = if id <= count { vec![work("a", id)] } else { Vec::new() };
+        let activities = if id <= count { vec![work("a", id)] } else { Vec::new() };
         let metadata = metadata("Order", (id > count).then_some("Completed"));
         let history = vec![event("a", id)];
-        provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
+        provider
+            .ack_orchestration_item(&token, 1, history, activities, vec![], metadata, vec![])
+            .await
+            .unwrap();
         states.push(container.read::<Value>("a", "i").await.unwrap().into_value());
         if id <= count {
             let fetched =
@@ -45,7 +48,7 @@ async fn states_after_turns(container: &Container, provider: &CosmosDBProvider, 
     states
 }
 
-/// A copy of a state document that can be written again.
+/// A copy of a state document that can be written again, with its cost if `has_cost`.
 fn copy(state: &Value, has_cost: bool) -> Value {
     let mut copy = state.clone();
     let members = copy.as_object_mut().unwrap();
@@ -87,7 +90,7 @@ async fn a_container_that_indexes_every_path_pays_less_than_3_units_a_turn_for_t
     let (container, provider) = open(&server, &properties).await;
     let states = states_after_turns(&container, &provider, 15).await;
     let cost = provider.cost("a").await.unwrap();
-    assert_eq!(cost.turns.len(), 16, "no turn has moved to a chunk or is missing: {cost:?}");
+    assert_eq!(cost.turns.len(), 16, "the state has the costs of all turns: {cost:?}");
     let added = added_by_cost(&container, &states).await;
     assert!(added.last().is_some_and(|added| (1.0..3.0).contains(added)), "{added:?}");
     assert!(added.iter().all(|added| *added < 3.0), "{added:?}");

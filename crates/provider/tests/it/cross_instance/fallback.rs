@@ -110,7 +110,7 @@ async fn an_abort_without_results_does_not_fail_the_workflow() {
 }
 
 /// The server cannot remember more transactions, and answers all with 429 for hours. Turns do not
-/// wait for it.
+/// wait until it can.
 #[tokio::test(start_paused = true)]
 async fn after_throttled_transactions_the_outbox_is_used_for_a_while() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

@@ -7,7 +7,7 @@ use perihelion_testkit::repository;
 /// Holes of the published crate, numbered from 1.
 const HOLES: usize = 42;
 
-/// Groups of interleavings: the letter of a group and how many it has.
+/// Groups of interleavings: the letter of a group, and how many interleavings the group has.
 const INTERLEAVINGS: [(char, usize); 6] = [('L', 7), ('T', 5), ('M', 6), ('F', 8), ('N', 3), ('S', 28)];
 
 /// Troubles at scale, numbered from 0.

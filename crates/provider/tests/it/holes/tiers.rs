@@ -37,6 +37,7 @@ fn open_optimistic(config: CosmosDBProviderConfig) -> Opening {
     })
 }
 
+/// Makes a test of each case. `$verdict` and `$words` are about the published crate and are not used.
 macro_rules! tests {
     ($($module:ident :: $case:ident : $verdict:ident $words:literal,)+) => {
         $(
@@ -207,14 +208,14 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
         });
         ensure!(owned.await?.is_some(), "the first worker did not get the activity of the session");
         let waiting = local.clone();
-        let waits = tokio::spawn(async move {
+        let waiting_fetch = tokio::spawn(async move {
             waiting.fetch_work_item(LOCK, QUIET, Some(&other), &TagFilter::default()).await
         });
         enqueue(&local, external_event("order", "go on")).await?;
         let taken = fetch(&local).await?;
         let activities = vec![activity_with("order", 2, Some("printer"), None)];
         ack(&local, &taken.token, Turn { activities, ..Turn::of("order", 2) }).await?;
-        let found = waits.await??;
+        let found = waiting_fetch.await??;
         ensure!(found.is_none(), "a worker got an activity of a session that it does not own");
         let found = poll(async || {
             remote.fetch_work_item(LOCK, Duration::ZERO, Some(&owner), &TagFilter::default()).await
@@ -225,8 +226,8 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
     .await;
 }
 
-/// A commit takes longer than the lease of the waiting worker. The worker still gets the
-/// whole lease.
+/// The *lease* is the lock timeout of the waiting worker. The commit takes longer than that. The
+/// worker still gets the whole lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_begins_with_the_attempt_that_was_committed() {
     const LEASE: Duration = Duration::from_millis(1500);
@@ -234,7 +235,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
         let provider = world.provider().await?;
         begin_instance(&provider, "order").await?;
         let waiting = provider.clone();
-        let waits = tokio::spawn(async move {
+        let waiting_fetch = tokio::spawn(async move {
             waiting.fetch_work_item(LEASE, WAIT_MAX, None, &TagFilter::default()).await
         });
         enqueue(&provider, external_event("order", "go on")).await?;
@@ -245,7 +246,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
         }
         let activities = vec![activity("order", 1)];
         ack(&provider, &taken.token, Turn { activities, ..Turn::of("order", 2) }).await?;
-        let Some((_, token, attempts)) = waits.await?? else {
+        let Some((_, token, attempts)) = waiting_fetch.await?? else {
             return Err(CaseFailure("the waiting worker did not get the activity".to_owned()));
         };
         tokio::time::sleep(LEASE / 3).await;

@@ -27,7 +27,7 @@ pub(super) async fn open_provider(client: &perihelion_client::Client, container:
     Arc::new(builder.open().await.unwrap())
 }
 
-/// Histories, values and statuses are the same as in the old container.
+/// Asserts that histories, values and statuses are the same as in the old container.
 pub(super) async fn assert_moved(provider: &Arc<dyn Provider>, fixture: &Fixture) {
     let admin = provider.as_management_capability().expect("management is supported");
     let client = Client::new(Arc::clone(provider));
@@ -111,7 +111,7 @@ async fn outcome_of(client: &Client, instance: &str) -> Result<String, String> {
     }
 }
 
-/// Histories have one completion for each scheduled step, and all queues are empty.
+/// Asserts that histories have one completion for each scheduled step, and that all queues are empty.
 async fn assert_queues_empty_and_histories_complete(provider: &Arc<dyn Provider>) {
     let admin = provider.as_management_capability().expect("management is supported");
     let depths = admin.get_queue_depths().await.unwrap();

@@ -12,7 +12,7 @@ use perihelion_wire::transport::{Failure, Request, Response};
 
 use super::{LOCK, POLL_ONCE, start};
 
-/// The pause between two reads of the account by the driver, and a minute.
+/// The time between two reads of the account by the driver, plus a minute.
 const ACCOUNT_READ_WITHIN: Duration = Duration::from_secs(360);
 
 /// Two write regions may both accept a commit under the same etag.
@@ -112,6 +112,7 @@ async fn a_provider_takes_no_work_when_its_account_has_become_multi_write() {
     let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await;
     assert!(fetched.is_err(), "{fetched:?}");
 
+    // This edit changes nothing, so the driver reads the account as it was before.
     account.replace(r#""enableMultipleWriteLocations":false"#, r#""enableMultipleWriteLocations":false"#);
     tokio::time::sleep(ACCOUNT_READ_WITHIN).await;
     let fetched = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();

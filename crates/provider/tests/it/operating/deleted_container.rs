@@ -28,10 +28,10 @@ async fn every_call_reports_that_the_container_was_deleted() {
         tokens.push((item.instance, token));
     }
     let token = |name: &str| tokens.iter().find(|(instance, _)| instance == name).unwrap().1.clone();
-    let (begun, works) = (vec![event("activity", 1)], vec![work("activity", 2)]);
+    let (begun, activities) = (vec![event("activity", 1)], vec![work("activity", 2)]);
     let running = metadata("Order", None);
     provider
-        .ack_orchestration_item(&token("activity"), 1, begun, works, vec![], running, vec![])
+        .ack_orchestration_item(&token("activity"), 1, begun, activities, vec![], running, vec![])
         .await
         .unwrap();
     let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();

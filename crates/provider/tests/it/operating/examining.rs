@@ -1,5 +1,5 @@
-//! The findings of `CosmosDBProvider::examine`: the same objections as opening a provider, and settings
-//! that make a provider more expensive than necessary.
+//! The findings of `CosmosDBProvider::examine`: the same objections as when a provider is opened,
+//! and settings that make a provider more expensive than necessary.
 
 use duroxide_cdb::{Check, CheckResult, CosmosDBProvider, container_properties};
 use perihelion_client::{Client, ContainerProperties, IndexingPolicy};
@@ -10,7 +10,7 @@ use perihelion_testkit::TestServer;
 fn found(checks: &[Check], subject: &str) -> (CheckResult, String) {
     let check = checks.iter().find(|check| check.subject == subject);
     let check = check.unwrap_or_else(|| panic!("nothing about {subject}: {checks:?}"));
-    (check.result, format!("{} -> {}", check.finding, check.advice.as_deref().unwrap_or("nothing")))
+    (check.result, format!("{} -> {}", check.finding, check.advice.as_deref().unwrap_or("no advice")))
 }
 
 async fn examine(client: &Client, container: &str) -> Vec<Check> {
@@ -70,7 +70,7 @@ async fn every_objection_of_opening_is_a_problem_with_advice() {
         create(&client, &properties).await;
         let (result, text) = found(&examine(&client, &properties.id).await, subject);
         assert_eq!(result, CheckResult::Problem, "{text}");
-        assert!(text.contains(word) && !text.ends_with("nothing"), "{text}");
+        assert!(text.contains(word) && !text.ends_with("no advice"), "{text}");
         let builder = CosmosDBProvider::builder().with_client(client.clone());
         let opened = builder.with_database("shop").with_container(&properties.id).open().await;
         assert!(opened.is_err(), "{subject}");

@@ -17,14 +17,19 @@ async fn server(partitions: u32) -> TestServer {
         .await
 }
 
-/// Runs one turn of the instance whose message is fetched next. The turn schedules the activities
-/// `works`, and reports this status and parent.
-async fn turn(provider: &CosmosDBProvider, status: Option<&str>, works: Vec<WorkItem>, parent: Option<&str>) {
+/// Runs one turn of the instance whose message is fetched next. The turn schedules these
+/// activities, and reports this status and parent.
+async fn turn(
+    provider: &CosmosDBProvider,
+    status: Option<&str>,
+    activities: Vec<WorkItem>,
+    parent: Option<&str>,
+) {
     let (item, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let history = vec![event(&item.instance, 1)];
     let mut metadata = metadata("Order", status);
     metadata.parent_instance_id = parent.map(Into::into);
-    provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
+    provider.ack_orchestration_item(&token, 1, history, activities, vec![], metadata, vec![]).await.unwrap();
 }
 
 fn now_ms() -> u64 {
@@ -52,8 +57,8 @@ async fn instances_are_counted_by_status() {
     }
 }
 
-/// Story of a bug: a workflow that was started without a version, and failed because no worker knew it,
-/// was restarted with the version `unknown`, which no worker ever has.
+/// Story of a bug: a workflow was started without a version, and failed because no worker knew it. A
+/// tool started it again with the version `unknown`, which no worker ever has.
 #[tokio::test]
 async fn the_recorded_start_has_no_version_if_no_worker_has_chosen_one() {
     let server = server(1).await;
@@ -157,7 +162,7 @@ async fn lock_activities(provider: &CosmosDBProvider, count: usize) {
     }
 }
 
-/// A page counts as examined only activities, not turns.
+/// `examined` of a page counts activities only, not turns.
 #[tokio::test]
 async fn locks_name_their_process_and_when_it_took_them() {
     let server = server(4).await;
@@ -201,18 +206,18 @@ async fn a_page_of_the_locks_of_one_process_reads_a_bounded_number_of_locks() {
     few.enqueue_for_orchestrator(start("last", None), None).await.unwrap();
     turn(&few, None, vec![work("last", 2)], None).await;
     few.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap().unwrap();
-    // A page without a worker shows whose locks there are.
-    let (mut options, mut of_few, mut total) = (LockOptions::new(), None, 0);
+    // The pages of all locks show which process has the lock of `last`.
+    let (mut options, mut few_id, mut total) = (LockOptions::new(), None, 0);
     loop {
         let page = few.locks(&options).await.unwrap();
         total += page.activities.len();
         let last = page.activities.into_iter().find(|lock| lock.instance_id == "last");
-        of_few = of_few.or(last.and_then(|lock| lock.worker));
+        few_id = few_id.or(last.and_then(|lock| lock.worker));
         let Some(next) = page.continuation else { break };
         options = LockOptions::new().with_continuation(next);
     }
     assert_eq!(total, 521);
-    let of_few = LockOptions::new().with_worker(of_few.expect("the lock names its process"));
+    let of_few = LockOptions::new().with_worker(few_id.expect("the lock names its process"));
     let first = few.locks(&of_few).await.unwrap();
     assert_eq!(
         (first.examined, first.activities.len()),

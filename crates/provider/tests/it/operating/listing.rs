@@ -11,7 +11,7 @@ use perihelion_testkit::TestServer;
 use super::{LOCK, POLL_ONCE, event, metadata, start};
 
 /// The number of instances that have had a turn. One more instance is pending.
-const RUN_COUNT: usize = 23;
+const BEGUN_INSTANCES: usize = 23;
 
 /// Whether a listing should return this row.
 type Filter = Box<dyn Fn(&ListedInstance) -> bool>;
@@ -21,7 +21,7 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
     let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
     let server = TestServer::in_process(options).await;
     let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await.unwrap();
-    for n in 0..RUN_COUNT {
+    for n in 0..BEGUN_INSTANCES {
         let instance = format!("{}-{n:02}", if n % 2 == 0 { "even" } else { "odd" });
         let parent = (n % 5 == 4).then_some("even-00");
         commit(&provider, &instance, parent, n).await;
@@ -35,7 +35,8 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
     (server, provider)
 }
 
-/// One turn of a new instance. Of every three instances one completes and one fails.
+/// One turn of a new instance. Of three successive numbers `n`, one completes the instance and one
+/// fails it.
 async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str>, n: usize) {
     provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
     let (item, token, _) = loop {
@@ -62,7 +63,7 @@ async fn pages(provider: &CosmosDBProvider, options: &ListOptions, size: u32) ->
             Some(token) => options = options.with_continuation(token),
             None => return pages,
         }
-        assert!(pages.len() <= RUN_COUNT + 4, "the listing does not end");
+        assert!(pages.len() <= BEGUN_INSTANCES + 4, "the listing does not end");
     }
 }
 
@@ -76,14 +77,18 @@ async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
     for partitions in [1, 4] {
         let (server, provider) = world(partitions).await;
         let mut existing: BTreeSet<String> = provider.list_instances().await.unwrap().into_iter().collect();
-        assert_eq!(existing.len(), RUN_COUNT, "duroxide's listing does not have the pending instance");
+        assert_eq!(existing.len(), BEGUN_INSTANCES, "duroxide's listing does not have the pending instance");
         existing.insert("queued".to_owned());
         for order in [ListOrder::Stored, ListOrder::RecentFirst] {
             for size in [1, 4, 100] {
                 let options = ListOptions::new().with_order(order);
                 let listed = ids(&provider, &options, size).await;
                 let set: BTreeSet<String> = listed.iter().cloned().collect();
-                assert_eq!((listed.len(), &set), (RUN_COUNT + 1, &existing), "{partitions} {order:?} {size}");
+                assert_eq!(
+                    (listed.len(), &set),
+                    (BEGUN_INSTANCES + 1, &existing),
+                    "{partitions} {order:?} {size}"
+                );
             }
         }
         server.stop().await;
@@ -95,7 +100,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     let (server, provider) = world(4).await;
     let all = pages(&provider, &ListOptions::new().with_output(true), 100).await;
     let all: Vec<ListedInstance> = all.into_iter().flat_map(|page| page.instances).collect();
-    assert_eq!(all.len(), RUN_COUNT + 1);
+    assert_eq!(all.len(), BEGUN_INSTANCES + 1);
     let latest = all.iter().map(|row| row.created_at).max().unwrap();
     let cases: Vec<(ListOptions, Filter)> = vec![
         (ListOptions::new().with_status("Failed"), Box::new(|row| row.status == "Failed")),
@@ -165,7 +170,11 @@ async fn a_page_costs_the_same_among_few_and_among_many_instances() {
     let before = spent_ru();
     assert_eq!(provider.list(&options).await.unwrap().instances.len(), 5);
     let many_ru = spent_ru() - before;
-    assert!(many_ru <= few_ru * 1.1, "{few_ru} RU among {RUN_COUNT}, {many_ru} RU among {}", RUN_COUNT + 200);
+    assert!(
+        many_ru <= few_ru * 1.1,
+        "{few_ru} RU among {BEGUN_INSTANCES}, {many_ru} RU among {}",
+        BEGUN_INSTANCES + 200
+    );
 }
 
 #[tokio::test]

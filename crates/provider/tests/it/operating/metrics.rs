@@ -135,7 +135,7 @@ async fn the_age_of_a_waiting_outbox_is_reported_until_it_is_delivered() {
     provider.ack_orchestration_item(&token, 1, history, vec![], child, running, vec![]).await.unwrap();
     let mut ages = Vec::new();
     let delivered = async {
-        // The repair round that finds the outbox delivers it; the next round finds none.
+        // The round of the reconciler that finds the outbox delivers it. The next round finds none.
         while provider.metrics().messages_delivered == 0 || provider.metrics().outbox_age_ms.is_some() {
             ages.extend(provider.metrics().outbox_age_ms);
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -159,7 +159,7 @@ async fn the_age_of_an_outbox_is_reported_while_its_delivery_takes_long() {
     provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();
     let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
-    // Messages are delivered by this operation.
+    // `create_item` is the operation that delivers a message.
     server.fault(r#"{"operation":"create_item","delayMs":30000}"#).await;
     let (history, child) = (vec![super::event("parent", 1)], vec![start("child", Some("parent"))]);
     let running = super::metadata("Order", None);

@@ -77,7 +77,7 @@ async fn a_wrong_account_setting_is_refused_with_its_cause() {
     check(builder.open(), &["refuses the credential"]).await;
 }
 
-/// The service answers as if the credential were wrong. The error says first what is wrong.
+/// The service answers as if the credential were wrong. The error names the clock.
 #[tokio::test]
 async fn a_clock_that_is_fifteen_minutes_off_is_named_as_the_cause() {
     let service = r#"{"code":"Forbidden","message":"The authorization token is not valid at the current time. Please create another token and retry (token start time: Thu, 19 Nov 2026 19:00:00 GMT, token expiry time: Thu, 19 Nov 2026 19:15:00 GMT, current server time: Thu, 19 Nov 2026 20:00:00 GMT).\r\nActivityId: 1"}"#;
@@ -85,7 +85,7 @@ async fn a_clock_that_is_fifteen_minutes_off_is_named_as_the_cause() {
     let cause = "this machine's clock differs from the service's by more than 15 minutes. Set the clock.";
     check(CosmosDBProvider::new(&endpoint, KEY, "d"), &[cause, "403"]).await;
 
-    // Other refusals of this status say nothing about the clock.
+    // The error of another refusal with this status does not name the clock.
     let firewall = r#"{"code":"Forbidden","message":"Request originated from IP 192.0.2.1 through public internet. This is blocked by your firewall settings."}"#;
     let endpoint = server_that_answers("403 Forbidden", firewall).await;
     let error = CosmosDBProvider::new(&endpoint, KEY, "d").await.unwrap_err();

@@ -14,11 +14,11 @@ use perihelion_testkit::TestServer;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long the outage lasts. Shorter than the five minutes after which the runtime removes old
-/// sessions, which it logs when it fails.
+/// How long the outage lasts: less than five minutes. After five minutes the runtime removes old
+/// sessions, and it logs a line of its own if that fails.
 const OUTAGE: Duration = Duration::from_secs(290);
 
-/// The longest line, in bytes.
+/// The most bytes of a line.
 const LINE_MAX: usize = 500;
 
 /// A log in memory.
@@ -51,11 +51,11 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-/// An outage once printed two lines of several hundred characters a second.
+/// Once an outage printed two lines a second, each of several hundred characters.
 #[tokio::test(start_paused = true)]
 async fn an_outage_prints_one_short_line_at_once_and_then_one_a_minute() {
     let log = Log::default();
-    // As the runtime logs if the program does not log itself.
+    // The runtime logs with this filter if the program has not set up a log.
     let filter = EnvFilter::new("warn,duroxide::orchestration=info,duroxide::activity=info");
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     let _guard = tracing::subscriber::set_default(subscriber.with_writer(log.clone()).finish());

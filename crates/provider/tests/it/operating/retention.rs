@@ -44,8 +44,8 @@ impl World {
         self.added_s.fetch_add(time.as_secs(), Ordering::SeqCst);
     }
 
-    /// A provider that keeps ended instances for a day, with its clock this far ahead. With
-    /// zero its reconciler does not run. Otherwise `ahead` must be more than a day: a provider
+    /// A provider that keeps ended instances for a day, with its clock this far ahead. If
+    /// `ahead` is zero, its reconciler does not run. Otherwise `ahead` must be more than a day: a provider
     /// whose clock differs less from the engine's clock adopts the engine's time.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
@@ -174,8 +174,8 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
         "no TTL removes a running instance, a parent, or an instance of several documents"
     );
 
-    let future = world.provider(2 * DAY).await;
-    wait_until_listed(&future, &["child", "root"]).await;
+    let after_two_days = world.provider(2 * DAY).await;
+    wait_until_listed(&after_two_days, &["child", "root"]).await;
     let raised =
         WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
@@ -185,16 +185,17 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
         ["child", "root"],
         "a tree is kept until all its instances have ended"
     );
-    future.close().await;
+    after_two_days.close().await;
 
-    let later = world.provider(4 * DAY).await;
-    wait_until_listed(&later, &[]).await;
-    assert!(later.read("long").await.unwrap().is_empty());
+    let after_four_days = world.provider(4 * DAY).await;
+    wait_until_listed(&after_four_days, &[]).await;
+    assert!(after_four_days.read("long").await.unwrap().is_empty());
     let tombstones = 3;
     assert_eq!(world.document_count().await, tombstones);
 }
 
-/// The tree has more instances than a distributed transaction or a round of the reconciler.
+/// The tree has more instances than one distributed transaction, or one round of the reconciler, can
+/// delete.
 #[tokio::test]
 async fn a_tree_of_many_instances_is_removed_whole() {
     const CHILDREN: usize = 130;

@@ -49,8 +49,8 @@ pub(super) struct Role {
 /// whose tests are built. `cargo xtask test --only versions` sets it.
 const VERSION_BEFORE_VARIABLE: &str = "PERIHELION_VERSION_BEFORE";
 
-/// The name of the function below, which a child runs.
-const SERVES: &str = "processes::child::serves_until_its_input_ends";
+/// The path of the test function that a child runs.
+const CHILD_FUNCTION: &str = "processes::child::serves_until_its_input_ends";
 
 /// Which version of the provider a child runs.
 #[derive(Debug, Clone, Copy)]
@@ -67,10 +67,10 @@ impl Version {
             Version::This => Command::new(std::env::current_exe().expect("this binary")),
             Version::Before => {
                 let checkout = std::env::var(VERSION_BEFORE_VARIABLE).unwrap_or_else(|_| {
-                    panic!("{VERSION_BEFORE_VARIABLE} is not set: cargo xtask test --only versions")
+                    panic!("{VERSION_BEFORE_VARIABLE} is not set. Run `cargo xtask test --only versions`")
                 });
                 let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-                // Where `cargo xtask test` has built it.
+                // `cargo xtask test` has built the tests in this directory.
                 command.env("CARGO_TARGET_DIR", Path::new(&checkout).join("target"));
                 command.current_dir(checkout).args([
                     "test",
@@ -93,7 +93,7 @@ pub(super) fn spawn(version: Version, endpoint: &str, lock: Duration, role: &Rol
     let settings = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.orchestrators, role.workers);
     version
         .command()
-        .args(["--exact", SERVES, "--ignored", "--nocapture"])
+        .args(["--exact", CHILD_FUNCTION, "--ignored", "--nocapture"])
         .env(SETTINGS_VARIABLE, settings)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -118,13 +118,14 @@ impl Fleet {
         self.server.request_counts().await.requests as f64 / begun.elapsed().as_secs_f64()
     }
 
-    /// Makes the container one of layout version 1, which has no document with its layout
-    /// version.
+    /// Deletes the document with the layout version. A container without this document has
+    /// layout version 1.
     pub(super) async fn forget_layout_version(&self) {
         self.container.delete(0_u64, "layout").await.unwrap();
     }
 
-    /// The layout version of the container; `None` without the document.
+    /// The layout version in the container's document `layout`; `None` if there is no such
+    /// document.
     pub(super) async fn layout_version(&self) -> Option<u64> {
         let found = self.container.find::<serde_json::Value>(0_u64, "layout").await.unwrap();
         found.and_then(|item| item.into_value()["version"].as_u64())
@@ -183,9 +184,9 @@ impl Fleet {
     }
 
     /// Checks that every job has its output, and that its history has one completion of
-    /// each step. With `is_run_once`, also that no activity was begun twice.
-    pub(super) async fn check_every_job_completed_once(&self, is_run_once: bool) {
-        let admin = self.provider.as_management_capability().expect("the provider manages");
+    /// each step. With `is_each_activity_run_once`, also checks that no activity was begun twice.
+    pub(super) async fn check_every_job_completed_once(&self, is_each_activity_run_once: bool) {
+        let admin = self.provider.as_management_capability().expect("management is supported");
         for job in completed_jobs(&self.container).await {
             let info = admin.get_instance_info(&job).await.unwrap();
             assert_eq!(info.output, Some(format!("[{job}/a][{job}/b]")));
@@ -202,7 +203,7 @@ impl Fleet {
         assert_eq!((depths.orchestrator_queue, depths.worker_queue), (0, 0));
         let runs = self.activity_log.runs();
         let distinct_runs: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
-        assert!(!is_run_once || distinct_runs.len() == runs.len(), "{runs:?}");
+        assert!(!is_each_activity_run_once || distinct_runs.len() == runs.len(), "{runs:?}");
     }
 
     pub(super) async fn close(self) {

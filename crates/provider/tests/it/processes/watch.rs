@@ -32,7 +32,7 @@ impl ActivityLog {
     }
 
     pub(super) fn runs_of(&self, child: usize) -> Vec<String> {
-        self.runs().into_iter().filter(|(of, _)| *of == child).map(|(_, run)| run).collect()
+        self.runs().into_iter().filter(|(number, _)| *number == child).map(|(_, run)| run).collect()
     }
 
     /// How many activities each child has run.
@@ -51,7 +51,7 @@ impl ActivityLog {
                 let changed = self.0.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if let Some((child, _)) = self.runs().into_iter().find(|(_, of)| of == run) {
+                if let Some((child, _)) = self.runs().into_iter().find(|(_, begun)| begun == run) {
                     return child;
                 }
                 changed.await;

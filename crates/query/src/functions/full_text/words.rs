@@ -12,6 +12,10 @@ use crate::error::Evaluated;
 /// How many bytes of text take about as long to read as one step.
 const BYTES_PER_STEP: usize = 8;
 
+/// How many comparisons of two words, or of two characters of a fuzzy keyword, take about as long
+/// as one step.
+const COMPARISONS_PER_STEP: usize = 8;
+
 /// The most edits of a fuzzy keyword, as the service documents.
 const EDITS_MAX: usize = 2;
 
@@ -57,14 +61,14 @@ impl Keyword {
         Ok(Some(Keyword { words: words(term, context)?, edits }))
     }
 
-    /// How often the keyword occurs in the text; counts at most up to `count_max`.
-    pub(super) fn count_in(&self, text: &[String], count_max: usize, context: &Context) -> Evaluated<usize> {
+    /// How often the keyword occurs in the words of a text; counts at most up to `count_max`.
+    pub(super) fn count_in(&self, words: &[String], count_max: usize, context: &Context) -> Evaluated<usize> {
         if self.words.is_empty() {
             return Ok(0);
         }
-        context.budget.spend_steps((text.len() / BYTES_PER_STEP) as u64)?;
+        context.budget.spend_steps((words.len() / COMPARISONS_PER_STEP) as u64)?;
         let mut count = 0;
-        for window in text.windows(self.words.len()) {
+        for window in words.windows(self.words.len()) {
             if count == count_max {
                 break;
             }
@@ -96,7 +100,7 @@ impl Keyword {
         if a.len().abs_diff(b.len()) > self.edits || a.len().max(b.len()) > FUZZY_LENGTH_MAX {
             return Ok(word == wanted);
         }
-        context.budget.spend_steps((a.len() * b.len() / BYTES_PER_STEP) as u64)?;
+        context.budget.spend_steps((a.len() * b.len() / COMPARISONS_PER_STEP) as u64)?;
         Ok(edit_distance(&a, &b) <= self.edits)
     }
 }

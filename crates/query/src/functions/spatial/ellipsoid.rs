@@ -7,15 +7,19 @@ const RADIUS: f64 = 6_378_137.0;
 
 const FLATTENING: f64 = 1.0 / 298.257_223_563;
 
-/// The radius of the sphere with the same surface, in metres.
+/// The radius of the sphere with the same surface area as the ellipsoid, in metres.
 const AUTHALIC_RADIUS: f64 = 6_371_007.180_918;
 
-/// The surface of the earth in square metres.
-pub(super) const SURFACE: f64 = 4.0 * std::f64::consts::PI * AUTHALIC_RADIUS * AUTHALIC_RADIUS;
+/// The surface area of the earth in square metres.
+pub(super) const SURFACE_AREA: f64 = 4.0 * std::f64::consts::PI * AUTHALIC_RADIUS * AUTHALIC_RADIUS;
 
 /// After this many rounds of the formula the points count as opposite. Other points need fewer
 /// than ten rounds.
 const ROUNDS_MAX: usize = 30;
+
+/// The formula has converged when a round changes the longitude by less than this angle in radians.
+/// On the ground this is less than a hundredth of a millimetre.
+const CONVERGED_BELOW: f64 = 1e-12;
 
 /// The length of the shortest line between two positions, in metres, by Vincenty's inverse
 /// formula. The formula does not converge for nearly opposite positions; for them the function
@@ -48,7 +52,7 @@ fn vincenty(a: Position, b: Position) -> Option<f64> {
         let c = FLATTENING / 16.0 * cos2_alpha * (4.0 + FLATTENING * (4.0 - 3.0 * cos2_alpha));
         let term = cos_2m + c * cos_sigma * (2.0 * cos_2m * cos_2m - 1.0);
         let next = longitude + (1.0 - c) * FLATTENING * sin_alpha * (sigma + c * sin_sigma * term);
-        if (next - lambda).abs() < 1e-12 {
+        if (next - lambda).abs() < CONVERGED_BELOW {
             let u2 =
                 cos2_alpha * (RADIUS * RADIUS - polar_radius * polar_radius) / (polar_radius * polar_radius);
             let big_a = 1.0 + u2 / 16384.0 * (4096.0 + u2 * (-768.0 + u2 * (320.0 - 175.0 * u2)));
@@ -64,14 +68,15 @@ fn vincenty(a: Position, b: Position) -> Option<f64> {
     None
 }
 
-/// The distance on a sphere of the same surface (haversine).
+/// The distance on the sphere with the same surface area, by the haversine formula.
 fn on_sphere(a: Position, b: Position) -> f64 {
     let half = |x: f64, y: f64| ((y - x).to_radians() / 2.0).sin().powi(2);
     let h = half(a.1, b.1) + a.1.to_radians().cos() * b.1.to_radians().cos() * half(a.0, b.0);
     2.0 * AUTHALIC_RADIUS * h.clamp(0.0, 1.0).sqrt().asin()
 }
 
-/// The area of a ring in square metres: the spherical excess on the sphere of the same surface.
+/// The area of a ring in square metres: the spherical excess on the sphere with the same
+/// surface area.
 pub(super) fn area(ring: &[Position]) -> f64 {
     let half = |latitude: f64| (authalic(latitude) / 2.0).tan();
     let excess: f64 = ring
@@ -86,7 +91,7 @@ pub(super) fn area(ring: &[Position]) -> f64 {
     excess.abs() * AUTHALIC_RADIUS * AUTHALIC_RADIUS
 }
 
-/// The latitude on the sphere of the same surface, in radians.
+/// The latitude on the sphere with the same surface area, in radians.
 fn authalic(latitude: f64) -> f64 {
     let e = (FLATTENING * (2.0 - FLATTENING)).sqrt();
     let q = |sin: f64| (1.0 - e * e) * (sin / (1.0 - e * e * sin * sin) + (e * sin).atanh() / e);

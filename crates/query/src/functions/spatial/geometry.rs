@@ -29,8 +29,9 @@ pub(super) enum Geometry {
 #[derive(Debug)]
 pub(super) struct Polygon {
     pub(super) rings: Vec<Vec<Position>>,
-    /// Whether the polygon is all of the earth outside of its outer ring: the region is to the
-    /// left of the ring, and this ring is clockwise. The plane has no such polygons.
+    /// Whether the polygon is all of the earth outside of its outer ring. This is true for a
+    /// clockwise ring, because a polygon lies to the left of its outer ring. The plane has no such
+    /// polygons.
     pub(super) is_inverted: bool,
 }
 
@@ -80,14 +81,14 @@ impl Geometry {
 
     /// The edges; a point has one edge, from itself to itself.
     pub(super) fn edges(&self) -> Vec<(Position, Position)> {
-        let of = |line: &[Position]| -> Vec<_> {
+        let edges_of = |line: &[Position]| -> Vec<_> {
             line.iter().copied().zip(line.iter().copied().skip(1)).collect()
         };
         match self {
             Geometry::Point(point) => vec![(*point, *point)],
-            Geometry::Line(line) => of(line),
+            Geometry::Line(line) => edges_of(line),
             Geometry::Polygons(polygons) => {
-                polygons.iter().flat_map(|polygon| &polygon.rings).flat_map(|ring| of(ring)).collect()
+                polygons.iter().flat_map(|polygon| &polygon.rings).flat_map(|ring| edges_of(ring)).collect()
             }
         }
     }

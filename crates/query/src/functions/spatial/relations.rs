@@ -85,7 +85,8 @@ pub(super) fn within(
         Geometry::Polygons(polygons) => {
             let outline = b.edges();
             let crosses = |edge: &Edge| outline.iter().any(|other| edges_cross(*edge, *other));
-            // The last condition refuses an `a` around a hole of `b`: no edge crosses the hole.
+            // The last condition refuses an `a` that encloses a hole of `b`. The edges of such an `a` begin
+            // and end inside `b`, and cross no edge of `b`.
             if edges.iter().any(crosses) || outline.iter().any(|edge| encloses(a, edge.0)) {
                 return Ok(false);
             }
@@ -200,7 +201,7 @@ pub(super) fn area(geometry: &Geometry, kind: Kind) -> f64 {
     let of_polygon = |polygon: &Polygon| match polygon.rings.split_first() {
         Some((outer, holes)) => {
             let outer =
-                if polygon.is_inverted { ellipsoid::SURFACE - of_ring(outer) } else { of_ring(outer) };
+                if polygon.is_inverted { ellipsoid::SURFACE_AREA - of_ring(outer) } else { of_ring(outer) };
             (outer - holes.iter().map(of_ring).sum::<f64>()).max(0.0)
         }
         None => 0.0,

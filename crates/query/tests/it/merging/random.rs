@@ -50,6 +50,7 @@ impl RandomDocuments {
         Value::from(["", "a", "asdf", "b", "zebra", "żółw"][self.below(6) as usize])
     }
 
+    /// A document with all the members that the tested statements read.
     fn value(&mut self, rid: u64) -> Value {
         let mut members = Object::new();
         members.set("id", format!("item-{rid}").into());

@@ -15,25 +15,25 @@ fn sorted_merge(query: &str) -> Merge {
 }
 
 #[test]
-fn a_plan_that_would_be_merged_wrongly_is_refused() {
+fn a_plan_that_cannot_be_read_or_merged_is_refused() {
     for (plan, message) in [
         ("nonsense", "the query plan cannot be read: it is not valid JSON"),
         ("[]", "the query plan cannot be read: it is not an object"),
         (
             r#"{"hybridSearchQueryInfo":{"a":1}}"#,
-            "the query needs hybrid search, which cannot be merged across partitions here",
+            "the query needs hybrid search, which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"aggregates":["Median"]}}"#,
-            "the query needs the aggregate 'Median', which cannot be merged across partitions here",
+            "the query needs the aggregate 'Median', which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"distinctType":"Fuzzy"}}"#,
-            "the query needs DISTINCT of the kind 'Fuzzy', which cannot be merged across partitions here",
+            "the query needs DISTINCT of the kind 'Fuzzy', which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"aggregates":["Count"],"orderBy":["Ascending"]}}"#,
-            "the query needs ORDER BY over aggregates, which cannot be merged across partitions here",
+            "the query needs ORDER BY over aggregates, which the client cannot merge across partitions",
         ),
         (r#"{"queryInfo":{"top":-1}}"#, "the query plan cannot be read: top, offset or limit is not a count"),
         (
@@ -180,7 +180,7 @@ fn counts_of_an_average_that_are_negative_or_overflow_are_an_error() {
 }
 
 #[test]
-fn an_empty_range_is_an_error_of_the_list_of_ranges() {
+fn a_list_of_ranges_with_an_empty_range_is_refused() {
     let ranges = [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "80")];
     let refused = Merge::new(MergePlan::concatenation(), "q", &ranges, Settings::default()).map(|_| ());
     let (min, max) = (String::new(), "FF".to_owned());

@@ -163,7 +163,7 @@ fn foreign_and_hostile_tokens_are_refused() {
         ),
         (token.replace(r#""keys":[["#, r#""keys":[["a"],["#), "it does not fit the query"),
         (token.replace(r#""min":"""#, r#""min":"zz""#), "a part is missing or has the wrong form"),
-        (token.replace(r#""max":"FF""#, r#""max":"FFFF""#), "it is of a query over other keys"),
+        (token.replace(r#""max":"FF""#, r#""max":"FFFF""#), "it belongs to a query over other keys"),
         (token.replace(r#""max":"40""#, r#""max":"90""#), "a part is missing or has the wrong form"),
         (long, "it is longer than any token"),
         ("[".repeat(10_000), "it is not valid JSON"),
@@ -188,7 +188,7 @@ fn a_token_of_another_scope_is_refused() {
     };
     assert_eq!(within(("", "FF")), Ok(()));
     for scope in [("", "40"), ("40", "FF"), ("40", "80")] {
-        let expected = MergeError::InvalidToken("it is of a query over other keys");
+        let expected = MergeError::InvalidToken("it belongs to a query over other keys");
         assert_eq!(within(scope), Err(expected));
     }
 }
@@ -211,7 +211,10 @@ fn a_token_of_one_range_does_not_continue_a_query_over_all_ranges() {
     };
     assert_eq!(resume_within(("40", "80")), Ok(()));
     for scope in [("", "FF"), ("", "80"), ("40", "FF")] {
-        assert_eq!(resume_within(scope), Err(MergeError::InvalidToken("it is of a query over other keys")));
+        assert_eq!(
+            resume_within(scope),
+            Err(MergeError::InvalidToken("it belongs to a query over other keys"))
+        );
     }
 }
 
@@ -260,7 +263,7 @@ fn a_merge_sorted_by_arrays_is_resumed_after_its_last_row() {
     }
 }
 
-/// Story of a bug: equal arrays are not neighbours, and each of them was a row.
+/// Story of a bug: equal arrays are not neighbours among the sorted rows, and each of them was returned.
 #[test]
 fn a_sorted_distinct_returns_each_array_once() {
     let plan =

@@ -8,7 +8,9 @@ use perihelion_wire::signature::{MANAGEMENT_TYPE, MasterKey, SignedDate};
 use super::*;
 use crate::options::AuthMode;
 
+/// In seconds since 1970.
 const NOW: u64 = 1_800_000_000;
+/// The key of the account, in base64.
 const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
 
 /// The status of a `POST reset`: 200 when it is accepted.
@@ -39,7 +41,7 @@ fn a_host_header_does_not_make_a_foreign_client_local() {
 }
 
 #[test]
-fn a_request_that_a_proxy_or_a_web_page_forwards_is_not_local() {
+fn a_request_from_a_proxy_or_a_web_page_is_not_local() {
     for (name, value) in [
         ("x-forwarded-for", "192.0.2.7"),
         ("forwarded", "for=192.0.2.7"),
@@ -67,7 +69,8 @@ fn a_valid_signature_is_accepted_from_everywhere_and_a_wrong_signature_never() {
     assert_eq!(signed(OWN_KEY, "get", "_perihelion/reset", NOW), 401, "another verb");
     assert_eq!(signed("YW5vdGhlcg==", "post", "_perihelion/reset", NOW), 401, "another key");
     assert_eq!(signed(OWN_KEY, "post", "_perihelion/reset", NOW - 3600), 403, "an old date");
-    assert_eq!(status_of_signed("type%3Daad%26ver%3D1.0%26sig%3DeyJ0", &date::format(NOW)), 401);
+    let entra_token = "type%3Daad%26ver%3D1.0%26sig%3DeyJ0";
+    assert_eq!(status_of_signed(entra_token, &date::format(NOW)), 401, "an Entra ID token");
 }
 
 /// The status for a peer elsewhere, in the mode that accepts every request for data.

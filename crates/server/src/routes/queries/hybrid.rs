@@ -1,5 +1,6 @@
-//! Queries with ORDER BY RANK that this server runs itself: in one partition, which the service
-//! answers without a plan, and over all ranges without `strict_gateway`.
+//! Queries with ORDER BY RANK that this server runs itself. With `strict_gateway` these are the
+//! queries of a part of the container, such as one partition (the service answers those of one
+//! partition without a plan). Without `strict_gateway` they are all queries.
 //!
 //! The server follows the plan that it gives to clients: statistics of the scope, one query per
 //! score, fusion. The whole result is one page.
@@ -124,8 +125,8 @@ impl Runner<'_> {
         self.held.add(bytes)
     }
 
-    /// The container as it is now. While a search runs, an index may be dropped and a physical partition
-    /// may be split.
+    /// The container as it is now. Each page needs it, because an index may be dropped and a physical
+    /// partition may be split while a search runs.
     fn current_container(&self) -> Result<Arc<Container>, Refusal> {
         let catalog = self.service.engine.catalog();
         let container = catalog.container_by_rid(self.container.rid.database, &self.container.rid_text);

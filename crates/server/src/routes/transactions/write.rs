@@ -22,8 +22,9 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::faults::InjectedResults;
 
-/// The documents of a longer body are printed with `blocking::run`, which moves the other tasks of
-/// this thread to another thread. That costs as much as printing this many bytes.
+/// The longest request body whose documents are printed directly on the async worker. The documents of
+/// a longer body are printed with `blocking::run`, which first moves the other tasks of this thread to
+/// another thread. That costs as much as printing this many bytes.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Commits or aborts a transaction. With `abort`, a fault rule demands that the first operation
@@ -112,7 +113,7 @@ fn to_engine(prepared: Prepared, now: u64, work: &ConditionWork) -> DistributedO
         Err(refusal) => Err(refusal.clone()),
     };
     let (session, item) = match session {
-        Ok(session) => (session, item.map(|item| work.bound(item))),
+        Ok(session) => (session, item.map(|item| work.shared_with(item))),
         Err(refusal) => (Vec::new(), Err(refusal)),
     };
     let precondition = Precondition { if_match, if_none_match };

@@ -156,7 +156,7 @@ async fn a_read_meant_for_the_write_region_follows_its_range() {
 }
 
 /// The server is killed while the write region of the account moves to North, just before the move
-/// is stored. East took the writes of a range and must still take them: West does not have all of
+/// is stored. East took the writes of a range and must still take them, because West may lack some of
 /// these writes.
 #[tokio::test]
 async fn a_kill_before_a_move_is_stored_leaves_a_moved_range_where_it_was() {

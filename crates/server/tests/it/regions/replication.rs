@@ -215,6 +215,7 @@ async fn an_expired_document_is_removed_in_every_region() {
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
     assert_eq!(world.read(EAST, "1").await.status, 200);
+    // Runs maintenance until the deletion is on its way to the east or has arrived there.
     let started_at = Instant::now();
     while world.pending(WEST, EAST).await == 0 && started_at.elapsed() < Duration::from_secs(10) {
         world.manage("POST", "maintain", "").await;

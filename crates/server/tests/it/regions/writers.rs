@@ -19,8 +19,8 @@ async fn write_at_random(client: HttpClient, writes: usize, seed: u64) {
     }
 }
 
-/// With several write regions the last writer wins by `_ts`, whatever the container says. Other
-/// policies were once stored and ignored.
+/// With several write regions the write with the later `_ts` always wins. So a container with any
+/// other policy is refused. Such policies were once stored and ignored.
 #[tokio::test]
 async fn a_conflict_resolution_that_has_no_effect_is_refused() {
     let container = |policy: &str| {
@@ -75,7 +75,7 @@ async fn regions_that_all_take_writes_converge() {
 async fn a_session_reads_its_own_write_in_every_region_once_it_is_replicated() {
     let world = MultiRegion::with_multi_write().await;
     for (n, region) in [WEST, EAST, NORTH, EAST, WEST].into_iter().enumerate() {
-        // No write arrives elsewhere before the delay is taken back.
+        // No write arrives in another region until the delay is 0 again.
         world.manage("POST", "replication/delay", r#"{"milliseconds":60000}"#).await;
         let token =
             world.upsert(region, "1", n as u64).await.header("x-ms-session-token").unwrap().to_owned();

@@ -1,4 +1,5 @@
-//! Containers: what a client gets back of the definition that it sent.
+//! Containers: the progress of the index, the statistics of partitions, and which parts of a
+//! definition the server keeps.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpRequest;
@@ -7,9 +8,9 @@ use crate::world::{PLAIN_CONTAINER, World, json};
 
 #[tokio::test]
 async fn a_container_reports_the_progress_of_its_index() {
-    for policy in ["consistent", "none"] {
+    for mode in ["consistent", "none"] {
         let world = World::new(&format!(
-            r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},"indexingPolicy":{{"indexingMode":"{policy}"}}}}"#
+            r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},"indexingPolicy":{{"indexingMode":"{mode}"}}}}"#
         ))
         .await;
         let read = world.send(HttpRequest::new("GET", "/dbs/d/colls/c")).await;

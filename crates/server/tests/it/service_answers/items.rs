@@ -1,4 +1,4 @@
-//! Items: keys that are not scalars, renames, the time to live.
+//! Items: keys that are not scalars, renames, the time to live. Scripts: requests by the self link.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpRequest;

@@ -1,5 +1,5 @@
-//! Pages of the service's gateway, continuation tokens of the real service, and ids with a
-//! question mark.
+//! Pages that end where the service's gateway ends them (the option `strict_gateway`), continuation
+//! tokens of the real service, and ids with a question mark.
 
 use std::time::SystemTime;
 
@@ -27,7 +27,7 @@ fn cross_partition() -> HttpRequest {
     query("SELECT * FROM c").header("x-ms-documentdb-query-enablecrosspartition", "true")
 }
 
-/// The ids on each page.
+/// The ids on each page of an answer. Reads at most 20 pages, so that an endless answer fails the test.
 async fn pages(world: &World, call: impl Fn() -> HttpRequest) -> Vec<Vec<String>> {
     let (mut pages, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -115,7 +115,7 @@ async fn small_pages_of_the_strict_gateway_have_every_row_once() {
 }
 
 /// Tokens of the service have the service's `_rid`s, which mean nothing in a container of this
-/// server. So they are refused.
+/// server. So they are refused, and so is a token of this server that was changed.
 #[tokio::test]
 async fn continuation_tokens_of_the_service_are_refused() {
     let world = world(false).await;
@@ -142,7 +142,7 @@ async fn continuation_tokens_of_the_service_are_refused() {
 
 /// A raw question mark begins the query string of the URL, as everywhere in HTTP. SDKs encode it. A
 /// client that signs the path without the query string gets the document before the question mark. A
-/// client that signs the whole id is refused, because its signature is of another document.
+/// client that signs the whole id is refused, because it signed the path of another document.
 #[tokio::test]
 async fn an_id_with_a_question_mark_is_found_only_if_it_is_encoded() {
     let world = World::new(PLAIN_CONTAINER).await;

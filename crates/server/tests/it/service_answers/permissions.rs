@@ -1,4 +1,4 @@
-//! The limits of resource tokens: requests with the headers of a query that are not queries,
+//! The limits of resource tokens: requests that have the headers of a query and are not queries,
 //! containers that are created again, and requests that wait while their permission is deleted.
 
 use perihelion_server::ServerOptions;
@@ -119,12 +119,13 @@ async fn a_token_with_a_partition_key_may_run_procedures_but_not_change_them() {
 }
 
 /// Story of a bug: a permission for a container also gave access to the next container with the same
-/// name.
+/// name. A permission ends with its container, and its container is in the database of its user.
 #[tokio::test]
-async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limited_to_its_database() {
+async fn a_permission_ends_with_its_container_and_cannot_name_another_database() {
     let (world, token) = world_with_permission(&read_permission()).await;
     let read = || HttpRequest::new("GET", "/dbs/d/colls/c");
-    // The resource of a permission need not exist, but then the permission allows nothing.
+    // A permission for a container that does not exist yet is stored. It allows nothing, also after
+    // the container was created.
     let early =
         token_of(&world, r#"{"id":"early","permissionMode":"Read","resource":"dbs/d/colls/later"}"#).await;
     let later = PLAIN_CONTAINER.replace(r#""id":"c""#, r#""id":"later""#);
@@ -145,6 +146,7 @@ async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limite
     let listed = world.send(HttpRequest::new("GET", "/dbs/d/users/u/permissions")).await;
     let one = world.send(HttpRequest::new("GET", "/dbs/d/users/u/permissions/p")).await;
     for answer in [again, listed, one] {
+        // The stored permission has the member `_containerRid`, which clients must not see.
         assert!(!answer.text().contains("ontainerRid"), "{}", answer.text());
     }
     let other = body(&world.send(post("/dbs", r#"{"id":"other"}"#)).await);
@@ -161,7 +163,7 @@ async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limite
 /// A permission on a document without a partition key is for the documents with that id in all
 /// partitions.
 #[tokio::test]
-async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_is_valid_in_every_partition() {
+async fn a_document_permission_without_a_key_holds_in_every_partition_and_allows_no_rename() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}/docs/1""#);
     let (world, token) = world_with_permission(&members).await;
     let replace = |key: &str, id: &str| {
@@ -235,7 +237,8 @@ async fn a_request_that_waits_while_its_permission_is_deleted_is_refused() {
     world.stop().await;
 }
 
-/// The HTTP version and the status of the response to a request of which only this text is sent.
+/// Sends this text, which may be only the beginning of a request. Returns the HTTP version and the
+/// status of the response.
 async fn first_line(world: &World, request: &str) -> String {
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

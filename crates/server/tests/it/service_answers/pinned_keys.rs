@@ -1,4 +1,5 @@
-//! Queries whose filter names the partition key.
+//! Queries with a pinned partition key: the filter gives values for the whole key, or for its first
+//! levels.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;

@@ -99,8 +99,8 @@ async fn strict_index_refuses_what_the_policy_does_not_cover() {
     }
 }
 
-/// The service refuses an ORDER BY of several properties without its composite index in every
-/// container. So this server refuses it with all options.
+/// In every container, the service refuses an ORDER BY of several properties that has no composite
+/// index. So this server refuses it whatever its options are.
 #[tokio::test]
 async fn order_by_of_several_properties_needs_its_composite_index() {
     let world = World::new(POLICY).await;
@@ -164,7 +164,7 @@ async fn order_by_of_the_elements_of_an_array_is_refused() {
 }
 
 #[tokio::test]
-async fn a_division_by_zero_has_its_sub_status() {
+async fn a_division_by_zero_and_a_repeated_alias_are_refused_with_their_codes() {
     let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     let failed = run(&world, "SELECT VALUE 1 / 0 FROM c").await;

@@ -81,6 +81,7 @@ async fn a_container_without_throughput_has_an_offer_unless_its_database_has_one
 
 /// A container that is created without throughput gets an offer of 400 RU/s, as in the service. With
 /// throttling, that offer does not count: the option `throughput` sets the limit of such a container.
+/// The creations of this test cost more than 400 RU.
 #[tokio::test]
 async fn a_default_offer_does_not_throttle() {
     let mut options = ServerOptions::default();
@@ -125,9 +126,9 @@ async fn a_throughput_below_the_minimum_is_refused_with_the_services_text() {
     world.stop().await;
 }
 
-/// An autoscale maximum must be a multiple of 1,000. The request of a migration does not name a
-/// maximum, so a client could not correct one that is refused. The server rounds the manual
-/// throughput up instead.
+/// An autoscale maximum must be a multiple of 1,000. A client that migrates an offer to autoscale
+/// does not send a maximum, so it could not correct a refused one. The server therefore rounds the
+/// manual throughput up.
 #[tokio::test]
 async fn a_manual_offer_becomes_an_autoscale_offer_with_whole_thousands() {
     let world = World::new(PLAIN_CONTAINER).await;

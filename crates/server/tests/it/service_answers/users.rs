@@ -26,7 +26,8 @@ pub(super) fn body(answer: &HttpResponse) -> Value {
     json(&answer.text())
 }
 
-/// A world with the user `u`, and the token of a permission with these members.
+/// A world with the user `u`, and with one document `1` in each of the partitions `a` and `b`. Also
+/// the token of the user's permission `p`, which has these members.
 pub(super) async fn world_with_permission(members: &str) -> (World, String) {
     world_with_options(ServerOptions::default(), members).await
 }
@@ -114,7 +115,7 @@ async fn users_are_created_listed_queried_renamed_and_deleted() {
     let renamed = body(&world.send(rename).await);
     assert_eq!(text(&renamed, "_rid"), text(&user, "_rid"));
     assert_eq!(world.send(HttpRequest::new("GET", "/dbs/d/users/one")).await.status, 404);
-    // The permissions of a renamed user stay, and so does its link of `_rid`s.
+    // A renamed user keeps its permissions. Their `_self`, a link of `_rid`s, stays valid.
     let of_renamed = world.send(HttpRequest::new("GET", "/dbs/d/users/two/permissions/p")).await;
     assert_eq!(of_renamed.status, 200);
     let by_rid = format!("/{}", text(&body(&of_renamed), "_self").trim_end_matches('/'));

@@ -83,6 +83,7 @@ async fn no_rule_makes_the_server_deny_a_commit() {
     add_fault(&world, r#"{"operation":"transaction","drop":"after","count":1}"#).await;
     assert!(world.try_send(write(1, std::slice::from_ref(&create))).await.is_err(), "the answer is lost");
     add_fault(&world, r#"{"operation":"transaction","status":409,"isRetriable":false,"count":1}"#).await;
+    // The commit is recorded. So the replay gets the recorded answer, and not the 409 of the rule.
     let replayed = world.send(write(1, std::slice::from_ref(&create))).await;
     assert_eq!((envelope(&replayed), statuses(&replayed)), ((200, 0), vec![(201, 0)]), "{}", replayed.text());
     world.stop().await;

@@ -40,19 +40,20 @@ async fn a_replayed_token_gets_the_original_answer_byte_for_byte() {
 #[tokio::test]
 async fn a_replay_may_have_other_session_tokens() {
     let world = world().await;
-    let stamped = |session: &str| {
+    // A creation with these members besides its document.
+    let create_with = |members: &str| {
         let document = r#"{"id":"1","pk":"a","n":0,"sessionToken":"mine"}"#;
-        [operation("Create", "c", "a", "1", &format!(r#"{session},"resourceBody":{document}"#))]
+        [operation("Create", "c", "a", "1", &format!(r#"{members},"resourceBody":{document}"#))]
     };
-    let committed = world.send(write(1, &stamped(""))).await;
+    let committed = world.send(write(1, &create_with(""))).await;
     assert_eq!(committed.status, 200, "{}", committed.text());
     let session = text_of(&results(&committed)[0], "sessionToken").unwrap();
     for session in [session.as_str(), "0:-1#999999", "nonsense"] {
-        let again = world.send(write(1, &stamped(&format!(r#","sessionToken":"{session}""#)))).await;
+        let again = world.send(write(1, &create_with(&format!(r#","sessionToken":"{session}""#)))).await;
         assert_eq!(parts(&again), parts(&committed), "{session}");
     }
     // A member of this name inside the document is not a session token.
-    let other = stamped("")[0].replace("mine", "another");
+    let other = create_with("")[0].replace("mine", "another");
     check_refused(&world.send(write(1, &[other])).await, 400, 5410);
     world.stop().await;
 }

@@ -57,8 +57,8 @@ async fn a_patch_with_a_condition_changes_the_document_or_undoes_its_siblings() 
     world.stop().await;
 }
 
-/// The emulator aborts with 452, and 400 for the operation. Our server refuses the request. Both
-/// write nothing.
+/// The emulator answers 452 for the transaction and 400 for the operation. Our server refuses the
+/// whole request with 400. Neither writes anything.
 #[tokio::test]
 async fn a_document_with_another_id_than_its_operation_is_not_written() {
     let world = world().await;

@@ -6,7 +6,7 @@ use perihelion_testkit::{ScratchDirectory, TestServer};
 use super::*;
 
 #[tokio::test]
-async fn bad_requests_have_their_sub_status_no_body_and_leave_the_token_free() {
+async fn bad_requests_are_refused_with_their_sub_status_and_leave_the_token_free() {
     let world = world().await;
     let one = [create("c", "a", "1")];
     let body = |text: &str| {
@@ -123,8 +123,8 @@ async fn the_limits_and_the_strict_switch_are_options() {
 async fn a_transaction_is_throttled_whole_before_anything_is_written() {
     let account = AccountOptions { throughput: Some(400), ..AccountOptions::default() };
     let world = with_options(ServerOptions { account, ..ServerOptions::default() }).await;
-    // A range has 100 units per second. This transaction takes several hundred of one range, so
-    // that the range has a debt.
+    // A range has 100 units per second. This transaction takes several hundred units of one range,
+    // so that the range has a debt.
     let many: Vec<String> = (0..100).map(|n| create("c", "a", &n.to_string())).collect();
     assert_eq!(world.send(write(1, &many)).await.status, 200);
     let throttled = world.send(write(2, &[upsert("other", "z", "1", 1), upsert("c", "a", "1", 1)])).await;

@@ -9,6 +9,7 @@ use crate::world::docs;
 /// The container and the partition key of each document.
 const PLACES: [(&str, &str); 4] = [("c", "a"), ("c", "b"), ("c", "c"), ("c", "d")];
 
+/// Upserts that write `n` to all documents.
 fn all(n: i64) -> Vec<String> {
     PLACES.iter().map(|(container, pk)| upsert(container, pk, "1", n)).collect()
 }
@@ -112,7 +113,7 @@ async fn a_range_whose_writes_were_moved_to_another_region_has_no_transactions()
         format!(r#"{{"database":"d","container":"c","range":"{}","region":"{region}"}}"#, ranges[0])
     };
     manage(&world, "regions/write", &move_to("East US")).await;
-    // The replica of the write region misses what East US acknowledges.
+    // From now on West US does not see what East US acknowledges.
     world.manage_region("replication/cut", WEST).await;
     let body = json(r#"{"id":"1","pk":"a","n":2}"#);
     let call = docs("POST", "", r#"["a"]"#).header("x-ms-documentdb-is-upsert", "true").json(&body);
@@ -120,7 +121,7 @@ async fn a_range_whose_writes_were_moved_to_another_region_has_no_transactions()
     let touching = [read_item("c", other_key, "1"), read_item("c", "a", "1")];
     check_refused(&world.send(WEST, read(&touching)).await, 400, 5406);
     check_refused(&world.send(WEST, write(2, &all(3))).await, 400, 5406);
-    // Other ranges, and answers that are recorded, are served.
+    // Transactions of other ranges are served, and so are recorded answers.
     assert_eq!(world.send(WEST, read(&touching[..1])).await.status, 200);
     assert_eq!(world.send(WEST, write(3, &[upsert("c", other_key, "1", 3)])).await.status, 200);
     assert_eq!(world.send(WEST, write(1, &all(1))).await.body, committed.body);

@@ -49,7 +49,7 @@ async fn a_commit_has_the_status_etag_session_token_and_charge_of_each_operation
 }
 
 #[tokio::test]
-async fn an_abort_is_452_names_the_failed_operations_and_writes_nothing() {
+async fn an_abort_answers_452_names_the_failed_operations_and_writes_nothing() {
     let world = world().await;
     world.send(write(1, &[create("c", "a", "1"), create("other", "b", "1")])).await;
     let stale = operation(
@@ -191,7 +191,8 @@ async fn containers_are_named_by_names_or_rids_and_both_must_agree() {
     let database = rid(&world.send(HttpRequest::new("GET", "/dbs/d")).await);
     let container = rid(&world.send(HttpRequest::new("GET", "/dbs/d/colls/c")).await);
     let other = rid(&world.send(HttpRequest::new("GET", "/dbs/d/colls/other")).await);
-    // The form of the design document: only `_rid`s, the key as text, the kind in the body.
+    // The form of the design document: only `_rid`s, the key as text, and the kind of the transaction
+    // in the body.
     let designed = format!(
         r#"{{"operationType":"Write","operations":[{{"operationType":"Create","databaseRid":"{database}","containerRid":"{container}","partitionKey":"[\"a\"]","id":"1","resourceBody":{{"id":"1","pk":"a","n":4}}}}]}}"#
     );
@@ -202,7 +203,7 @@ async fn containers_are_named_by_names_or_rids_and_both_must_agree() {
     assert_eq!(
         answer.header("x-ms-cosmos-idempotency-token"),
         Some(token(1).as_str()),
-        "the long form is echoed"
+        "the answer has the longer of the two header names"
     );
     assert_eq!(n_of(&world, "c", "a", "1").await, Some(4));
     let both = |database: &str, container: &str| {

@@ -13,7 +13,7 @@ mod scale;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use perihelion_simulation::virtual_clock;
 
-/// A simulation allocates much and on one thread only.
+/// A simulation allocates often. mimalloc makes that faster.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -22,6 +22,9 @@ const LOADS: [u8; 2] = [20, 80];
 /// The most processes or partitions of one size.
 const SIDE_MAX: u32 = 1000;
 
+/// The physical partitions of the container with `--crowd`.
+const CROWD_PARTITIONS: u32 = 4;
+
 /// The page that `--write` writes.
 const PAGE: &str = "docs/provider-scale.md";
 
@@ -77,10 +80,10 @@ pub(crate) struct Options {
     /// Instead of the cells: an idle process beside many ended and sleeping instances
     #[arg(long)]
     crowd: bool,
-    /// The ended instances of --crowd (the goal is for 1000000)
+    /// The ended instances of --crowd (1000000 for docs/provider-scale.md)
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     ended: u64,
-    /// The sleeping instances of --crowd, each with a timer (the goal is for 100000)
+    /// The sleeping instances of --crowd, each with a timer (100000 for docs/provider-scale.md)
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     sleeping: u64,
     /// Write the tables to docs/provider-scale.md too. Needs the current directory to be the
@@ -234,7 +237,7 @@ fn fan_out_section(options: &Options) -> Section {
 
 fn crowd_section(options: &Options) -> Section {
     let length = Duration::from_secs(options.idle_seconds * 2);
-    let outcome = crowd::run(options.ended, options.sleeping, 4, length, options.seed);
+    let outcome = crowd::run(options.ended, options.sleeping, CROWD_PARTITIONS, length, options.seed);
     eprintln!("crowd: in {:.0} s", outcome.real_time.as_secs_f64());
     Section { title: "A crowd", text: table::crowd(&outcome), is_good: outcome.is_good() }
 }

@@ -27,8 +27,8 @@ pub(super) struct Copies {
 /// Why copies could not be made.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The program of a host that makes the copies, and puts their number into `copied`, or the
-/// reason why it could not make them.
+/// The program of a host that makes the copies. `copied` gets the number of copies of each
+/// workflow, or the reason why they could not be made.
 pub(super) fn copy_program(copies: Vec<Copies>, copied: &Handoff<Result<Vec<u64>, String>>) -> Program {
     let copied = copied.clone();
     Arc::new(move |connection| {

@@ -23,6 +23,7 @@ pub(crate) fn run(validation: impl Future<Output = ()> + Send) {
             let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
             let runtime = runtime.expect("a runtime starts");
             let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, validation).await });
+            // The runtime is dropped outside of `block_on`. There the clock returns this time.
             clock.set_elapsed(runtime.block_on(async { virtual_clock::elapsed() }));
             outcome.expect("the validation ends within its limit of virtual time");
         });

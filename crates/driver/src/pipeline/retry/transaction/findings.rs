@@ -52,7 +52,7 @@ pub(super) enum TransactionFinding {
 
 /// The outcome of a transaction's writes, as far as an attempt shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WriteOutcome {
     /// The service has said what became of the transaction with this token.
     Decided,
     /// The attempt changed nothing. What was unknown before is still unknown.
@@ -157,13 +157,13 @@ fn finding_for_status(status: Status) -> TransactionFinding {
 }
 
 /// The outcome of the writes, as far as a finding shows it.
-pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcome {
+pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> WriteOutcome {
     match finding {
-        TransactionFinding::Done | TransactionFinding::Refused => Outcome::Decided,
+        TransactionFinding::Done | TransactionFinding::Refused => WriteOutcome::Decided,
         // The earlier run with this token had the same answer, and may have continued with the
         // next token.
-        TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
-        TransactionFinding::AbortedRetriable => Outcome::Decided,
+        TransactionFinding::AbortedRetriable if is_replay => WriteOutcome::Unchanged,
+        TransactionFinding::AbortedRetriable => WriteOutcome::Decided,
         // These attempts applied nothing, and do not show what earlier attempts did. This includes
         // an abort without results: the missing results may have said that the transaction may be
         // repeated, and an earlier run may have continued with the next token.
@@ -173,14 +173,14 @@ pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcom
         | TransactionFinding::Throttled
         | TransactionFinding::NotWriteRegion
         | TransactionFinding::Unreachable
-        | TransactionFinding::ConnectionUnusable => Outcome::Unchanged,
+        | TransactionFinding::ConnectionUnusable => WriteOutcome::Unchanged,
         TransactionFinding::Unreadable
         | TransactionFinding::Retriable
         | TransactionFinding::CoordinatorBusy
         | TransactionFinding::InfrastructureFailed
         | TransactionFinding::Unavailable
         | TransactionFinding::Unexpected
-        | TransactionFinding::AnswerLost => Outcome::Unknown,
+        | TransactionFinding::AnswerLost => WriteOutcome::Unknown,
     }
 }
 

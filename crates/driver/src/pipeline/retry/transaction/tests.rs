@@ -17,7 +17,8 @@ const MIDDLE: f64 = 0.5;
 ///
 /// An ending is a status, and after it what the body has: `+ok` (all results, none failed),
 /// `+no` (all results, some failed), `+part` (not all results), each with `*` for
-/// `isRetriable: true`. Or it is a failure: whether the request was sent, and how it failed.
+/// `isRetriable: true`. Or it is a failure: whether the request was sent, and how it failed. The
+/// last column has the effect: `refresh` reads the account again.
 const TABLE: &str = "
     endings                                              | write         after unknown  read          effect
     200/0+ok 207/0+ok 200/5425+ok 200/0+ok* 206/0+ok     | done          done           done          none
@@ -219,8 +220,8 @@ fn every_kind_of_retry_has_its_bound() {
 
 #[test]
 fn a_wait_that_is_too_long_ends_the_retries_before_their_count() {
-    // No time is spent yet. After 10 retries their count ends them. After 9 retries the next wait does:
-    // it is 32 s, and the waits may take 30 s in all.
+    // No time is spent yet. After 10 retries, their count ends them. After 9 retries, the next wait
+    // ends them: it is 32 s, and the waits may take 30 s in all.
     let spent = Budgets::default().with_spent(Budget::Retriable, 10, Duration::ZERO);
     assert_eq!(judge(true, "452/0+no*", spent).0, Verdict::Abort);
     let spent = Budgets::default().with_spent(Budget::Retriable, 9, Duration::ZERO);

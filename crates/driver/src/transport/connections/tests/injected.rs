@@ -24,7 +24,7 @@ async fn a_shard_with_injected_failures_is_evicted_and_replaced() {
             failures.push(number);
         }
         if number == 10 {
-            assert_eq!(world.shards(), [1, 2], "within the grace period it is only the last choice");
+            assert_eq!(world.shards(), [1, 2], "within the grace period the shard stays, as the last choice");
         }
         time::sleep(STEP).await;
     }
@@ -90,6 +90,7 @@ async fn after_the_faults_are_removed_the_pool_shrinks_to_its_minimum() {
         answer.unwrap();
     }
     assert_eq!(slow.hits(), 150);
+    // One request at a time for 30 s: all connections but one become idle.
     for _ in 0..300 {
         world.send(Method::GET).await.unwrap();
     }
@@ -114,7 +115,7 @@ async fn a_fault_on_one_shard_leaves_the_requests_of_the_others_alone() {
     let first = world.send_many(1, Method::GET);
     time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(silent.hits(), 1);
-    assert_eq!(world.shards(), [1, 2, 3], "suspect, and not closed before the limit");
+    assert_eq!(world.shards(), [1, 2, 3], "the first shard is suspect, and is not closed before the limit");
     for _ in 0..4 {
         let sent_at = Instant::now();
         world.send(Method::POST).await.unwrap();

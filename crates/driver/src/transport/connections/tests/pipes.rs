@@ -43,8 +43,10 @@ pub(super) struct World {
     servers: Arc<Servers>,
 }
 
+/// The servers of all connections. Each connection has a number, from 1.
 struct Servers {
     streams_max: u32,
+    /// Gets the number of a connection, and returns how a request on it is answered.
     answer: Box<dyn Fn(u64) -> Answer + Send + Sync>,
     opened: AtomicUsize,
     peak_per_connection: AtomicUsize,
@@ -234,6 +236,7 @@ async fn serve(pipe: DuplexStream, number: u64, servers: Arc<Servers>) {
     loop {
         tokio::select! {
             biased;
+            // The pipe stays open, but is not read or written any more.
             () = wait_for_number(&mut frozen, number) => return pending().await,
             () = wait_for_number(&mut going_away, number), if !has_sent_goaway => {
                 connection.graceful_shutdown();

@@ -1,6 +1,7 @@
-//! The reader of change feeds. It follows the feed of each partition from page to page, also
-//! when the driver answers from another region. A change that a feed has skipped does not
-//! come later, so the reader must see every value that was acknowledged before a request.
+//! The reader of change feeds. It follows the feed of each partition from page to page, even
+//! when the next page comes from another region. A change that a feed has skipped does not
+//! come later. So after each page, the reader must have seen in every document the value that
+//! was acknowledged before the request, or a higher one.
 
 use std::collections::HashMap;
 
@@ -13,9 +14,9 @@ use perihelion_wire::headers;
 use super::{Worker, json};
 use crate::world::customer;
 
-/// The kind of a page without a continuation.
+/// The kind, in the ledger, of a request without a continuation.
 const FIRST_PAGE: &str = "change feed";
-/// The kind of a page with a continuation.
+/// The kind, in the ledger, of a request with a continuation.
 pub(in super::super) const NEXT_PAGE: &str = "continued feed";
 
 /// One of this many reads begins its feed again.
@@ -62,7 +63,7 @@ impl Worker {
         let page = json(&response.body);
         for row in page["Documents"].as_array().map(Vec::as_slice).unwrap_or_default() {
             let (Some(id), Some(n)) = (row["id"].as_str(), row["n"].as_u64()) else { continue };
-            if let Some((_, floor)) = floors.iter().find(|(own, _)| own == id) {
+            if let Some((_, floor)) = floors.iter().find(|(document, _)| document == id) {
                 self.check_value(id, *floor, row, response);
             }
             let seen = position.seen.entry(id.to_owned()).or_default();

@@ -1,4 +1,5 @@
-//! The writers: one loop for each kind of write.
+//! The writers: one loop for each kind of write. The `stamp` in a document is the id of the
+//! operation that wrote it. A witness recognises the write by its stamp.
 
 use perihelion_driver::operation::{Idempotency, Verb};
 use perihelion_driver::{Error, Response};
@@ -70,9 +71,9 @@ impl Worker {
         }
     }
 
-    /// Compare and swap, in competition with another worker. Each swap adds a member to
-    /// the document, and no swap removes one. So the document shows at the end which swaps
-    /// were applied.
+    /// Compare and swap, in competition with another worker. Each swap adds the id of its
+    /// operation to the member `by` of the document, and no swap removes one. So the document
+    /// shows at the end which swaps were applied.
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {

@@ -93,7 +93,7 @@ async fn read_all(
         }
         for ((instance, heads), before) in group.iter().zip(join_all(reads).await).zip(states.by_ref()) {
             let heads = heads?;
-            // A purge asks the coordinator of a deletion what to do with an outbox.
+            // To purge an outbox, the coordinator of a deletion in two phases is needed.
             if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
                 return Ok(None);
             }
@@ -167,8 +167,8 @@ fn judge_abort(error: &perihelion_client::Error) -> Committed {
     if is_stale { Committed::Stale } else { Committed::Impossible }
 }
 
-/// Purges the deleted instances. If a purge fails, the reconciler finds its tombstone and repeats
-/// it.
+/// Purges the deleted instances. If a purge fails, the reconciler finds the tombstone and repeats
+/// the purge.
 async fn finish(
     core: &Core,
     to_delete: Vec<InstanceToDelete>,

@@ -274,7 +274,7 @@ async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<
 pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) => advance_deletion(core, found).await,
-        None if is_timed_out(&core.clock, &core.options, made_at(deletion_id)) => {
+        None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
             clear_mark(&core.store, instance, deletion_id).await
         }
         None => Ok(()),
@@ -298,7 +298,7 @@ pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) ->
 }
 
 /// When a deletion began, from its id (see `delete`); zero if the id has no time.
-fn made_at(deletion_id: &str) -> Stamp {
+fn begun_at(deletion_id: &str) -> Stamp {
     let stamp = deletion_id.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
     Stamp(stamp.unwrap_or(0))
 }

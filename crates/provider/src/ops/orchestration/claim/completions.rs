@@ -26,8 +26,7 @@ const FURTHER_MAX: usize = 1500;
 /// When the further completions of a turn have this many bytes, no more are taken.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Containers with this layout version are used only by processes that know
-/// `State::undeleted`.
+/// From this layout version of the container on, all its processes know `State::undeleted`.
 const VERSION_MIN: u32 = 3;
 
 /// The visible messages from one stamp on, in order. 1565 rows are enough for [`FURTHER_MAX`]
@@ -38,7 +37,7 @@ const FURTHER: &str = "SELECT TOP 1565 * FROM c WHERE c.type = 'orch_queue' AND 
 
 /// Whether this process knows `State::undeleted`. A process that does not know it keeps the list in the
 /// state, as it keeps other members that it does not know.
-pub(super) fn are_known_by(store: &Store) -> bool {
+pub(super) fn knows_undeleted(store: &Store) -> bool {
     store.layout_version.readable() >= VERSION_MIN
 }
 

@@ -46,7 +46,7 @@ pub(super) struct InstanceRead {
     pub(super) has_more_messages: bool,
     /// The id of a message that only a later version can read. `messages` has the messages
     /// before it. The messages after it wait, so that the order is kept.
-    pub(super) later_version: Option<String>,
+    pub(super) later_version_message: Option<String>,
 }
 
 /// Reads the state and the messages of an instance that are visible at `now`. A broken
@@ -59,7 +59,7 @@ pub(super) async fn read_instance(
     let query = Query::new(STATE_AND_MESSAGES).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let has_more_messages = rows.len() > MESSAGES_MAX;
-    let (mut state, mut messages, mut later_version) = (None, Vec::new(), None);
+    let (mut state, mut messages, mut later_version_message) = (None, Vec::new(), None);
     let mut etags = HashMap::new();
     for row in rows {
         if row["id"] == STATE_ID {
@@ -72,7 +72,7 @@ pub(super) async fn read_instance(
         match serde_json::from_value::<Message>(row) {
             Ok(message) => messages.push(message),
             Err(_) if is_of_later_version => {
-                later_version = Some(id);
+                later_version_message = Some(id);
                 break;
             }
             Err(_) => set_aside(store, instance, &id).await,
@@ -84,9 +84,10 @@ pub(super) async fn read_instance(
     let decoded = decode_items(store, instance, messages).await?;
     // If the turn leaves messages to the next turn, the message of a later version is behind them.
     // Then the next turn deals with it.
-    let later_version = decoded.later_version.or(later_version.filter(|_| !has_more_messages));
-    let has_more_messages = has_more_messages || later_version.is_some();
-    Ok(InstanceRead { state, messages: decoded.messages, etags, has_more_messages, later_version })
+    let later_version_message =
+        decoded.later_version_message.or(later_version_message.filter(|_| !has_more_messages));
+    let has_more_messages = has_more_messages || later_version_message.is_some();
+    Ok(InstanceRead { state, messages: decoded.messages, etags, has_more_messages, later_version_message })
 }
 
 /// The etag of a document that a query returned.
@@ -107,8 +108,8 @@ fn count_for_one_turn(messages: &[Message]) -> usize {
 /// Messages with their work items.
 struct DecodedMessages {
     messages: Vec<(Message, WorkItem)>,
-    /// See [`InstanceRead::later_version`].
-    later_version: Option<String>,
+    /// See [`InstanceRead::later_version_message`].
+    later_version_message: Option<String>,
 }
 
 /// Decodes the work items of messages. Large texts are joined from their parts. Messages with
@@ -128,12 +129,12 @@ async fn decode_items(
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
             Err(_) if is_item_of_later_version(&text) => {
-                return Ok(DecodedMessages { messages: readable, later_version: Some(message.id) });
+                return Ok(DecodedMessages { messages: readable, later_version_message: Some(message.id) });
             }
             Err(_) => set_aside(store, instance, &message.id).await,
         }
     }
-    Ok(DecodedMessages { messages: readable, later_version: None })
+    Ok(DecodedMessages { messages: readable, later_version_message: None })
 }
 
 /// Deletes stale messages and returns the other messages. A message is stale if it was
@@ -187,7 +188,7 @@ fn is_answer(item: &WorkItem) -> bool {
 /// Finds the start of an instance if the start is not among the messages that were read: more
 /// messages were enqueued before it than one turn takes, or it is not visible yet. Without the
 /// start, no turn could ever consume these messages. Returns the start that is visible first, or
-/// none if no start is among the rows of [`STARTS`]. Adds to `etags`.
+/// none if no start is among the rows of [`STARTS`]. Adds the etags of these rows to `etags`.
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,

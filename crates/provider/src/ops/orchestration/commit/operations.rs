@@ -98,14 +98,14 @@ impl Operations<'_> {
     }
 }
 
-/// The indices of the operations that may fail because another writer has deleted their document, and
-/// after whose failure the turn is planned again.
+/// The operations, by index, that make the commit stale if their document does not exist: another
+/// writer has deleted the document, and the turn is planned again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StaleIfMissing {
     /// The operations on staged documents. The reconciler may have deleted these documents.
     pub(super) staged: Range<usize>,
-    /// The operations on the document of a past execution, which may be pruned, and on bundles,
-    /// which may be unpacked.
+    /// The operations on existing documents that the turn changes. Another writer may have pruned the
+    /// document of a past execution, or unpacked a bundle.
     pub(super) edited: Range<usize>,
 }
 
@@ -189,7 +189,7 @@ fn create_unstaged(operations: &mut Operations<'_>, plan: &TurnPlan) -> Result<(
 /// Makes staged documents visible: deletes the garbage record of the staging, and gives bundles
 /// and outboxes their type. The new state refers to the chunks and parts.
 fn publish_staged(operations: &mut Operations<'_>, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
-    debug_assert!(operations.has_outboxes(), "a turn that stages its outboxes is a batch");
+    debug_assert!(operations.has_outboxes(), "a turn with staged documents must be committed as a batch");
     operations.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {
         operations.patch(&bundle.id, &Patch::new().set("/type", DocumentType::Bundle)?)?;

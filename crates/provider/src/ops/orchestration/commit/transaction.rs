@@ -30,8 +30,8 @@ const THROTTLED: u16 = 429;
 /// The sub-status of a transaction with too many operations, with status 400.
 const TOO_MANY_OPERATIONS: u32 = 5407;
 
-/// How often a throttled transaction is sent again. After that the batch is sent, which waits
-/// longer.
+/// How often a throttled transaction is sent again. After that the commit is sent as a batch, which is
+/// retried for longer.
 const THROTTLE_RETRIES_MAX: u32 = 1;
 
 /// The outcome of an attempt to commit by a transaction.
@@ -51,7 +51,7 @@ pub(crate) enum Obstacle {
     /// The transaction has too many operations or bytes.
     TooLarge(Error),
     /// The transaction was throttled as a whole: for example, the server has no room to remember
-    /// more of them.
+    /// more transactions.
     Throttled(Error),
     /// A message to another instance cannot be created, or the transaction was refused for
     /// another reason.
@@ -86,8 +86,8 @@ pub(crate) async fn commit(
     }
 }
 
-/// Adds all operations. Returns the number of those in the instance's own partition, and the
-/// operations after whose refusal the turn is planned again. The creates of messages to other
+/// Adds all operations. Returns the number of operations in the instance's own partition, and those
+/// that make the commit stale if their document does not exist. The creates of messages to other
 /// instances follow the operations in the own partition.
 fn add_all(
     transaction: &mut DistributedWriteTransaction,

@@ -195,6 +195,7 @@ fn the_head_and_all_recent_rows_are_read_however_long_the_tail_is() {
         let recent_rows = (0..recent).map(|number| Stamp(ago(110).0 + number));
         let mut partition = Partition::new(old.chain(recent_rows));
         for round in 0..20 {
+            // Row 50 is in the head, and row 300 is one of the recent rows.
             let takeable_row = partition.rows.remove(if round % 2 == 0 { 50 } else { 300 });
             partition.work.push(takeable_row);
             let mut polls = 0;

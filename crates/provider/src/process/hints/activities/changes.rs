@@ -17,7 +17,7 @@ use crate::process::memory_size::MemorySize;
 /// partition hangs.
 const CHANGES_MAX: usize = 8192;
 
-/// The number of a change or of the begin of a read. Numbers grow with time.
+/// The number of a change, or of the start of a read. Numbers grow with time.
 type Number = u64;
 
 /// An instance and the id of an activity of it.

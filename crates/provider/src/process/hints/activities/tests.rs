@@ -108,8 +108,8 @@ fn ready(number: u64, tag: Option<&str>) -> ReadyActivity {
     }
 }
 
-/// Activities that are locked for waiting workers, or that need workers with another tag, do not keep a
-/// worker that completes an activity from its next one.
+/// A worker that completes an activity gets the next one, although other activities are locked already:
+/// for waiting workers, or for workers with another tag.
 #[test]
 fn a_returning_worker_gets_an_activity_beside_those_that_are_locked_for_others() {
     let mut hints = ActivityHints::default();

@@ -24,7 +24,7 @@ fn any_dispatcher() -> Dispatcher<'static> {
     dispatcher(&ANY)
 }
 
-/// The name of the instance that such a dispatcher takes.
+/// The name of the instance that a dispatcher for all versions takes.
 fn taken(hints: &mut InstanceHints, now: Stamp) -> Option<String> {
     hints.take(now, any_dispatcher()).map(|taken| taken.instance)
 }
@@ -215,7 +215,8 @@ fn a_message_that_a_poll_finds_for_a_busy_instance_is_read_by_its_next_turn() {
     assert!(hints.take(stamp(2), any_dispatcher()).unwrap().is_partial);
 }
 
-/// Ten orders a second with a two-hour timer each have this many timers after two hours.
+/// Ten orders a second, each with a timer of two hours, have 72,000 timers at the same time: more than
+/// there can be hints.
 #[test]
 fn pending_timers_get_no_hints_and_new_work_is_taken() {
     let mut hints = InstanceHints::default();

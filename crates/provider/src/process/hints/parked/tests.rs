@@ -72,7 +72,7 @@ fn an_unstarted_instance_is_parked_for_all_until_its_next_message() {
         assert!(parked.is_parked("a", Dispatcher { capability, now: at }));
         assert!(!parked.may_any_be_taken(Dispatcher { capability, now: at }));
     }
-    assert!(!parked.may_be_start("a", &message(5, "seen")) && !parked.may_be_start("a", &message(2, "many")));
+    assert!(!parked.may_be_start("a", &message(5, "seen")) && !parked.may_be_start("a", &message(2, "old")));
     assert!(parked.may_be_start("a", &message(6, "new")));
     assert!(parked.may_be_start("a", &message(4, "delayed")), "its sender's clock may be behind");
     parked.message_arrived("a");

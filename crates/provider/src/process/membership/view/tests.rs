@@ -12,7 +12,7 @@ use crate::documents::heartbeat::{Heartbeat, Tags};
 use crate::process::membership::alive;
 use crate::timing::ALIVE_FOR;
 
-/// The partitions of a new container with this many of them.
+/// The key space of a new container with this many physical partitions.
 async fn space(partitions: u32) -> KeySpace {
     let mut options = EmbeddedOptions::default();
     options.account.partitions = partitions;
@@ -48,9 +48,9 @@ fn members(count: usize) -> Vec<Member> {
     (0..count).map(|number| member(&format!("n:{number}"), roles(true, &["gpu"]))).collect()
 }
 
-/// The view that a process has of these processes, all of them alive.
+/// The view of the process `me` after the view `before`. The live processes are `all`, read at `now`.
 fn view_of(before: &View, me: &str, all: &[Member], space: &KeySpace, now: u64) -> View {
-    // For a process that the list does not have.
+    // Used if `all` does not have `me`.
     let unlisted = (roles(true, &["gpu"]), Load::default());
     let (roles, load) = all
         .iter()
@@ -100,7 +100,7 @@ async fn one_process_polls_all_slices_of_a_partition_while_no_process_is_busy() 
 }
 
 #[tokio::test]
-async fn when_a_process_leaves_most_slices_keep_their_owner_and_the_others_get_a_new_one() {
+async fn most_slices_keep_their_owner_when_a_process_leaves() {
     let space = space(16).await;
     let (five, four) = (members(5), members(4));
     let (mut moved, mut kept) = (0, 0);
@@ -110,7 +110,7 @@ async fn when_a_process_leaves_most_slices_keep_their_owner_and_the_others_get_a
         for index in 0..16 {
             match (before.owned_since[index], after.owned_since[index]) {
                 (Some(_), Some(since)) => {
-                    assert_eq!(since, Stamp(1));
+                    assert_eq!(since, Stamp(1), "owned before the change, too");
                     kept += 1;
                 }
                 (None, Some(since)) => {
@@ -132,7 +132,7 @@ async fn when_slices_are_cut_in_half_their_owner_keeps_the_start_of_its_ownershi
     let two = view_of(&alone, "n:0", &members(2), &space, 9);
     assert_eq!(two.slices.all.len(), 2);
     let owned: BTreeSet<Stamp> = two.owned_since.iter().flatten().copied().collect();
-    assert!(owned.is_empty() || owned == BTreeSet::from([Stamp(1)]), "{owned:?}");
+    assert_eq!(owned, BTreeSet::from([Stamp(1)]), "while all are idle, `n:0` owns both halves");
 }
 
 #[tokio::test]
@@ -145,22 +145,22 @@ async fn a_rank_depends_on_the_slice_and_in_a_shared_slice_on_the_work() {
     let owners =
         |all: &[Member], name: &str| ranks(all, name).iter().filter(|rank| **rank == Rank::Owner).count();
     assert!(names.iter().all(|name| owners(&all, name) == 1));
-    let activity = |all: &[Member], me: &str, id: usize| {
+    let activity_rank = |all: &[Member], me: &str, id: usize| {
         view(me, all, &space).rank_of_activity("order-1", &format!("a:1:{id}"), Some("gpu"))
     };
-    let first = |all: &[Member]| -> BTreeSet<String> {
-        let is_first = |me: &Member, id: usize| activity(all, &me.id, id) == Rank::Owner;
-        (0..40).map(|id| all.iter().find(|me| is_first(me, id)).unwrap().id.clone()).collect()
+    let activity_owners = |all: &[Member]| -> BTreeSet<String> {
+        let is_owner = |me: &Member, id: usize| activity_rank(all, &me.id, id) == Rank::Owner;
+        (0..40).map(|id| all.iter().find(|me| is_owner(me, id)).unwrap().id.clone()).collect()
     };
-    assert_eq!(first(&all).len(), 1, "the activities of one instance belong to one process");
+    assert_eq!(activity_owners(&all).len(), 1, "the activities of one instance belong to one process");
     let slice = view("n:0", &all, &space).slice_of("order-1").unwrap().to_owned();
     all[2].load.shared_slices = vec![slice];
-    let is_helper = |me: &&Member| (0..40).any(|id| activity(&all, &me.id, id) == Rank::Helper);
+    let is_helper = |me: &&Member| (0..40).any(|id| activity_rank(&all, &me.id, id) == Rank::Helper);
     let helpers: Vec<&Member> = all.iter().filter(is_helper).collect();
     assert_eq!(helpers.len(), 3, "in a shared slice all others help its owner");
     for me in &all {
-        let helped = view(&me.id, &all, &space).shared_ranges();
-        assert_eq!(helped.len(), 1, "all processes poll a shared slice");
+        let shared = view(&me.id, &all, &space).shared_ranges();
+        assert_eq!(shared.len(), 1, "all processes poll a shared slice");
     }
     assert_eq!(
         view("n:1", &all, &space).owned_since("order-1"),
@@ -222,7 +222,7 @@ async fn activities_belong_to_processes_that_serve_their_tag() {
     assert!(each_has_one_owner(&[&b, &c], View::rank_of_instance));
     assert_eq!(b.rank_of_activity("i", "a:1:2", Some("other")), Rank::Alone, "no other process serves it");
     let polled: usize = [&a, &c].iter().map(|view| view.owned_ranges().unwrap().len()).sum();
-    assert!(polled >= 8, "for their tag they poll all partitions");
+    assert!(polled >= 8, "the two processes that serve `gpu` poll all partitions");
     let before = View::default();
     assert_eq!(before.rank_of_instance("i"), Rank::Alone, "nothing is known yet");
     assert_eq!((before.owned_since("i"), before.owned_ranges()), (None, None));

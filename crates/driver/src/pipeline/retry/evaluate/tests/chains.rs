@@ -51,11 +51,11 @@ const CHAINS: &str = "
 /// 1 retry of an unsent request, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
-/// The longest that an operation can wait in total. The sums, in seconds: failovers
-/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 when the service sets
-/// the waits), new metadata 7.1. With the worst jitter, the waits for failovers,
-/// sessions and new metadata take a quarter longer. The waits that a service may ask for
-/// after failovers are not included.
+/// The longest that an operation can wait in total. The sums, in seconds: 1.75 for failovers,
+/// 2.5 for sessions, 5 for moving write regions, 24.4 for status 449 (30 when the service sets
+/// the waits), 7.1 for new metadata. With the worst jitter, the waits for failovers, sessions
+/// and new metadata take a quarter longer. The waits that a service may ask for before failovers
+/// are not included.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Evaluates attempts until the operation ends. Returns the waits between the attempts, the
@@ -153,7 +153,8 @@ fn any_sequence_of_attempts_ends() {
 
 #[test]
 fn a_chain_of_every_kind_of_failure_ends() {
-    // Many failures of each kind, each within its budget, with the longest waits.
+    // Many failures of each kind, with the longest waits. All are within their budgets, except the
+    // fourth 503, which ends the operation.
     let rounds =
         [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 5), ("no-closed", 1), ("503/0", 4)];
     let endings: Vec<_> = rounds
@@ -285,8 +286,9 @@ fn the_limits_of_the_options_are_kept() {
 }
 
 /// Where partitions fail over one by one, a write that a region refuses with 403/3 asks every
-/// other region without a wait, and no endpoint is avoided: other partitions are still
-/// written there. The region that takes the write is remembered if it is another than before.
+/// other region without a wait. No endpoint is avoided, because other partitions may still be
+/// written there. The region that takes the write is recorded, unless the driver already knew that
+/// it takes the writes of this partition.
 #[test]
 fn a_refused_write_of_a_partition_asks_every_region_at_once() {
     let regions_with = |partition_write_region| Regions { partition_write_region, ..regions(3, false) };

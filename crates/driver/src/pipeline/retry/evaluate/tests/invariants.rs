@@ -71,6 +71,7 @@ fn for_all(
                     let regions = Regions {
                         candidates,
                         is_multi_write,
+                        // Both values occur; no invariant needs all combinations.
                         has_breaker: has_witness,
                         partition_write_region: PartitionWriteRegion::NotTracked,
                     };
@@ -172,6 +173,8 @@ fn only_success_completes_and_success_always_completes_a_read() {
         assert!(is_complete || !(is_success && is_clear), "{ending_text:?}");
     });
     println!("{cases} cases of each invariant");
+    // 1002 codes with each sub-status, and 15 failures. For each of them 5 kinds of operations, 4
+    // accounts, and 4 combinations of a witness and ambiguity.
     assert_eq!(cases, (1002 * SUB_STATUSES.len() + 15) * 5 * 4 * 4);
 }
 
@@ -213,7 +216,7 @@ fn every_status_has_a_finding_that_agrees_with_is_throttle() {
             assert_eq!(finding == Finding::UnexpectedStatus, is_outside, "{status}");
         }
     }
-    assert_eq!(throttles as usize, SUB_STATUSES.len() - 1, "all of 429 but 3092");
+    assert_eq!(throttles as usize, SUB_STATUSES.len() - 1, "every 429 except 429/3092");
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! A line of the four action tables has the actions after some endings: for a read,
 //! for a write that is not idempotent, for a conditional write, for an idempotent
 //! write, and for an idempotent delete. An ending with `@data` is only for operations on
-//! documents, one with `@metadata` only for the others. `?` after an action means that the
-//! write is ambiguous from then on. [`VERDICTS`] has the verdict for each action in one, two or
-//! three regions, and [`EFFECTS`] has the effects.
+//! documents, and an ending with `@metadata` only for operations on metadata. `?` after an
+//! action means that the write is ambiguous from then on. [`VERDICTS`] has the verdict for each
+//! action in one, two or three regions, and [`EFFECTS`] has the effects.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::*;
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// Nothing spent, and no earlier attempt may have been applied.
+/// The actions when no budget is spent, and the operation is not ambiguous.
 const FRESH: &str = "
     endings                                                 | read        not-idempotent  conditional   idempotent    delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
@@ -45,7 +45,8 @@ const FRESH: &str = "
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
 ";
 
-/// Nothing spent, but an earlier attempt of the write may have been applied.
+/// The actions when no budget is spent, but the operation is ambiguous: an earlier attempt of the
+/// write may have been applied.
 const AMBIGUOUS: &str = "
     endings                                                 | read        not-idempotent  conditional   idempotent    delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
@@ -76,7 +77,7 @@ const AMBIGUOUS: &str = "
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
 ";
 
-/// Every budget spent, and no earlier attempt may have been applied.
+/// The actions when every budget is spent, and the operation is not ambiguous.
 const SPENT: &str = "
     endings                                                 | read        not-idempotent  conditional   idempotent    delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
@@ -107,7 +108,7 @@ const SPENT: &str = "
     unknown-protocol unknown-timeout                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
 ";
 
-/// Every budget spent, and an earlier attempt may have been applied.
+/// The actions when every budget is spent, and the operation is ambiguous.
 const SPENT_AMBIGUOUS: &str = "
     endings                                                 | read        not-idempotent  conditional   idempotent    delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
@@ -138,11 +139,11 @@ const SPENT_AMBIGUOUS: &str = "
     unknown-protocol unknown-timeout                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
 ";
 
-/// The verdict for each action, in an account of one, two or three regions of which
-/// one takes writes (`one/...`) or all (`all/...`). A retry is written as region,
-/// context and milliseconds to wait. `read-back` reads the witness, and `read-back!`
-/// does so after a refusal, which the caller gets if the witness is absent. Without a
-/// witness, both report the write as ambiguous.
+/// The verdict for each action, in an account of one, two or three regions. Either one region
+/// (`one/...`) or every region (`all/...`) takes writes. A retry is written as region, context
+/// and milliseconds to wait. `read-back` reads the witness. `read-back!` also reads the witness,
+/// and the caller gets the refusal if the witness is absent. Without a witness, both report the
+/// write as ambiguous.
 const VERDICTS: &str = "
     action     | one/1              one/2           one/3           all/1            all/2           all/3
     done       | complete           complete        complete        complete         complete        complete

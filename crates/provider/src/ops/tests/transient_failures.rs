@@ -1,4 +1,4 @@
-//! Failures of one request, one partition or one process that pass. They must not lose work,
+//! Transient failures of one request, one partition or one process. They must not lose work,
 //! fail a workflow, or delay other work for long. The tests run on the real engine in this
 //! process, most of them in virtual time.
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event,
     run_activities, start,
 };
 use crate::CosmosDBProvider;
@@ -18,9 +18,6 @@ use crate::documents::{Bundle, DocumentType, Outbox, UnknownMembers};
 use crate::ops::activity::sessions::{self, SessionClaim};
 use crate::ops::orchestration::unpack;
 use crate::plan::{activity_document, message_document};
-
-/// The interval of a reconciler that does not run during a test.
-const NEVER: Duration = Duration::from_secs(3600);
 
 impl World {
     /// How many requests the fault rules have hit.
@@ -98,12 +95,14 @@ async fn a_bundle_unpacked_during_the_commit_of_a_cancellation_does_not_fail_the
     assert_eq!(ran, (1..=COUNT).filter(|id| ![7, 9].contains(id)).collect::<Vec<_>>());
 }
 
+/// A message of the queue `orders`.
 fn queued(instance: &str) -> WorkItem {
     WorkItem::QueueMessage { instance: instance.into(), name: "orders".into(), data: "1".into() }
 }
 
-/// In a rolling deployment an old process gives a start back with a delay. A new process gets
-/// another message of the instance before the start is visible again.
+/// In a rolling deployment an old process gives a start back with a delay. A new process gets the
+/// message `early` of the instance before the start is visible again. The message must wait for the
+/// start, and a turn must then take both.
 async fn check_start_after_abandon(early: WorkItem) {
     let world = World::open().await;
     let (old, new) = (world.provider().await, world.provider().await);
@@ -282,8 +281,8 @@ async fn the_first_renewal_of_sessions_outlasts_a_failure() {
     sessions::claim(core, "cart", &config).await.unwrap();
     world.inject_fault(r#"{"operation":"query","count":5,"status":503}"#).await;
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
-    // If the sessions of the owner cannot be read, the sessions that the process knows are renewed. That
-    // is not returned as an error: the runtime would log one at every renewal of an outage.
+    // If the sessions of the owner cannot be read, the sessions that the process knows are renewed. The
+    // failed read is not returned as an error: in an outage the runtime would log it at every renewal.
     let restarted = world.provider().await;
     sessions::claim(&restarted.core, "till", &config).await.unwrap();
     let (id, key) = crate::plan::session_document_key("till");
@@ -314,8 +313,8 @@ async fn a_cancellation_that_was_consumed_is_not_delivered_again() {
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
 }
 
-/// The runtime gives back an activity that it does not know with a delay of a second or more, and an
-/// activity that it could run with a shorter delay.
+/// The runtime uses a delay of a second or more when it gives back an activity that it does not know,
+/// and a shorter delay for an activity that it could run.
 #[tokio::test(start_paused = true)]
 async fn an_activity_that_is_given_back_for_a_moment_is_not_left_to_other_processes() {
     let world = World::open().await;
