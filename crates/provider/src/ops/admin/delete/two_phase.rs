@@ -12,7 +12,8 @@
 //! again is among them, and no event or cancellation for a child of such a parent. A caller that sends
 //! a start before the tombstone is written sends it to the old instance, as if it came before the
 //! deletion. So the deletion succeeds only when all tombstones are written. If that takes too long, the
-//! caller gets a failure that says so.
+//! caller gets a failure that says so. (Processes of earlier versions purge each instance at once, so this
+//! does not hold while some of them run.)
 //!
 //! Invariant: while the coordinator exists, the purges of its instances may be under way. When it is
 //! deleted, all of them are done. A tombstone whose coordinator is gone was left by an earlier version of
