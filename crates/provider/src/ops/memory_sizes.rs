@@ -23,9 +23,9 @@ pub(crate) fn of(core: &Core) -> Vec<MemorySize> {
         MemorySize::kept("bytes of cached states", bytes(cached), bytes(cached_max)),
     ];
     let (now, service_now) = (Instant::now(), core.clock.now());
-    let names = ["locks of instances", "ended locks of instances"];
+    let names = ["locks of instances", "ended locks of instances", "nonces of ended locks of instances"];
     sizes.extend(core.instance_locks.memory_sizes(names, |held| held.until <= now));
-    let names = ["locks of activities", "ended locks of activities"];
+    let names = ["locks of activities", "ended locks of activities", "nonces of ended locks of activities"];
     // The runtime may end a cancelled activity without a call. Then its ended lock stays until the table
     // is full, so only the limit of the table is checked.
     sizes.extend(core.activity_locks.memory_sizes(names, |_| false));

@@ -19,6 +19,7 @@ mod prefetch;
 mod recorded_process;
 mod sick_partitions;
 mod slow_partitions;
+mod steals;
 mod transactions;
 mod unfinished_work;
 mod versions;
