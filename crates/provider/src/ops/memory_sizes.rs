@@ -20,6 +20,7 @@ pub(crate) fn of(core: &Core) -> Vec<MemorySize> {
         hints.paused_session_partitions.memory_size("paused partitions of sessions"),
         core.membership.load.memory_size(),
         core.poller.memory_size(),
+        core.failing_causes.memory_size(),
         MemorySize::kept("bytes of cached states", bytes(cached), bytes(cached_max)),
     ];
     let (now, service_now) = (Instant::now(), core.clock.now());
