@@ -177,7 +177,8 @@ async fn beat(core: &Core) -> Activeness {
     drop(read_at);
     // The first polls wait for the first view, and a new view may give this process other slices.
     core.wake_fetches();
-    match written.and(read) {
+    let layout = store.layout_version.refresh_if_due(&store.container).await;
+    match written.and(read).and(layout) {
         Ok(()) => clear_failed_heartbeats(core),
         Err(failure) => {
             tracing::debug!(

@@ -91,7 +91,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
-        if core.store.check().is_err() {
+        if core.store.check_recently().await.is_err() {
             continue;
         }
         if core.repair_signal.take_unfinished_work() {

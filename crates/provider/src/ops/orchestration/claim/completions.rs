@@ -26,8 +26,7 @@ const FURTHER_MAX: usize = 1500;
 /// When the further completions of a turn have this many bytes, no more are taken.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Containers with this layout version are used only by processes that know
-/// `State::undeleted`.
+/// Processes that can read this layout version know `State::undeleted`.
 const VERSION_MIN: u32 = 3;
 
 /// The visible messages from one stamp on, in order. 1565 rows are enough for [`FURTHER_MAX`]
@@ -54,8 +53,9 @@ pub(super) async fn add_further(
     let Some(state) = read.state.as_ref().map(|state| &state.value) else { return Ok(()) };
     let is_full = read.has_more_messages && read.messages.len() == MESSAGES_MAX;
     let are_completions = || read.messages.iter().all(|(message, item)| is_completion(state, message, item));
+    let may_list = || store.layout_version.may_write_forms_of(VERSION_MIN, now.ms());
     let room = FURTHER_MAX.saturating_sub(state.undeleted.len());
-    if !is_full || room == 0 || store.layout_version.get() < VERSION_MIN || !are_completions() {
+    if !is_full || room == 0 || !may_list() || !are_completions() {
         return Ok(());
     }
     let Some(from) = read.messages.iter().map(|(message, _)| message.enqueued_at).max() else {
