@@ -18,6 +18,7 @@ mod outdated_rows;
 mod prefetch;
 mod recorded_process;
 mod sick_partitions;
+mod steals;
 mod transactions;
 mod transient_failures;
 mod unfinished_work;

@@ -139,17 +139,20 @@ impl<T> LockTable<T> {
         lock(&self.ended).iter().rev().any(|ended| ended == nonce)
     }
 
-    /// The number of locks, and of those for which `is_ended` is true, under these two names. A lock that
-    /// an operation uses at this moment has not ended.
+    /// The number of locks, of those for which `is_ended` is true, and of remembered nonces of locks that
+    /// ended without a commit, under these three names. A lock that an operation uses at this moment has
+    /// not ended.
     pub(crate) fn memory_sizes(
         &self,
-        [all, ended]: [&'static str; 2],
+        [all, ended, nonces]: [&'static str; 3],
         is_ended: impl Fn(&T) -> bool,
-    ) -> [MemorySize; 2] {
+    ) -> [MemorySize; 3] {
+        let nonces = MemorySize::kept(nonces, lock(&self.ended).len(), LOCKS_MAX);
         let locks = lock(&self.locks);
         let is_ended = |lock: &&HeldLock<T>| lock.held.try_lock().is_ok_and(|held| is_ended(&held));
         let ended_count = locks.values().filter(is_ended).count();
-        [MemorySize::kept(all, locks.len(), LOCKS_MAX), MemorySize::of_work(ended, ended_count, LOCKS_MAX)]
+        let ended = MemorySize::of_work(ended, ended_count, LOCKS_MAX);
+        [MemorySize::kept(all, locks.len(), LOCKS_MAX), ended, nonces]
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::heartbeat::Tags;
-use crate::documents::lock_nonce::lock_nonce;
+use crate::documents::lock_nonce::{is_of, lock_nonce};
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
@@ -414,8 +414,8 @@ async fn lock_activity(
     if let Ok(written) = &written {
         record_lock(core, &activity, written.is_some());
     }
-    // An expired lock that is not in the table of this process was held by another process.
-    let was_held_by_other = expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none());
+    let was_held_by_other =
+        expired_nonce.is_some_and(|expired| !is_of(&expired, core.membership.process_id()));
     if matches!(written, Ok(Some(_))) && was_held_by_other {
         core.metrics.count_steal();
     }

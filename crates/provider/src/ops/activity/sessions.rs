@@ -18,6 +18,7 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{DocumentType, Session, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::record_failed_session;
 use crate::options::config::Options;
 use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
@@ -151,11 +152,18 @@ pub(crate) async fn claim_in_time(
             leave_out(Duration::ZERO)
         }
         failed => {
-            tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
+            let is_timeout = failed.is_err();
+            tracing::debug!(session, is_timeout, "a session was not claimed");
             let pause = pauses.record_failure(&attempt, Instant::now());
+            // A single failure usually passes.
+            if !pause.is_zero() {
+                let late = || Failure::Contended(format!("no answer within {} s", limit.as_secs()));
+                let failure = failed.ok().and_then(Result::err).unwrap_or_else(late);
+                record_failed_session(core, session, partition, &failure);
+            }
             // A claim that has timed out continues in the background. Another claim would conflict with
             // its writes, and with the write that undoes it.
-            leave_out(if failed.is_err() { pause.max(limit) } else { pause })
+            leave_out(if is_timeout { pause.max(limit) } else { pause })
         }
     }
 }

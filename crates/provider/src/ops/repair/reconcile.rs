@@ -27,6 +27,7 @@ use crate::documents::{self, DocumentType, State};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::{clear_failed_rounds, record_failed_round};
 use crate::ops::heartbeat;
 use crate::ops::orchestration::deliver::Delivery;
 use crate::ops::orchestration::unpack;
@@ -90,7 +91,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
-        if core.store.check().is_err() {
+        if core.store.check_recently().await.is_err() {
             continue;
         }
         if core.repair_signal.take_unfinished_work() {
@@ -235,8 +236,13 @@ impl PartitionState {
 
     /// Runs a round, and decides how many intervals are skipped after it.
     async fn run_round(&mut self, core: &Core, range: FeedRange, oldest_outbox: &OldestOutbox) {
+        let partition = range.first_key().to_owned();
         let round = run_round(core, range, &mut self.pass, oldest_outbox);
         let round = core.metrics.count("reconcile", round).await;
+        match &round {
+            Ok(()) => clear_failed_rounds(core, &partition),
+            Err(failure) => record_failed_round(core, &partition, failure),
+        }
         let is_pass_over = round.is_ok() && self.pass.from == Stamp(0);
         if is_pass_over {
             oldest_outbox.set(self.pass.oldest_outbox);
