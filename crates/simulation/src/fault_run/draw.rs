@@ -109,8 +109,9 @@ pub fn draw(seed: u64, size: Size, bug: Option<Bug>) -> Draw {
     if bug.is_none() {
         draw_cross_instance(seed, &mut draw);
     }
-    // Only a process that cannot run a workflow patches its messages.
-    let draws_registries = bug == Some(Bug::UnfencedMessage) || fleet::draws_registries();
+    // Of the planted bugs, only this one needs them: only a process that cannot run a workflow patches its
+    // messages.
+    let draws_registries = bug.is_none() || bug == Some(Bug::UnfencedMessage);
     fleet::draw(seed, draws_registries, &mut draw);
     draw
 }
