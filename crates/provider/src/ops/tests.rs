@@ -14,6 +14,7 @@ mod large;
 mod large_turns;
 mod late_locks;
 mod late_requests;
+mod left_sessions;
 mod outdated_rows;
 mod prefetch;
 mod recorded_process;

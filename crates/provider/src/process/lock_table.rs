@@ -86,6 +86,9 @@ pub(crate) struct LockTable<T> {
 struct HeldLock<T> {
     /// When the lock was added to the table.
     since: Instant,
+    /// The session of the locked activity. The table has it too, because `held` cannot be read while an
+    /// operation uses the lock.
+    session: Option<String>,
     held: Arc<tokio::sync::Mutex<T>>,
 }
 
@@ -98,13 +101,23 @@ impl<T> Default for LockTable<T> {
 impl<T> LockTable<T> {
     /// Adds a lock. Forgets the oldest one if the table is full.
     pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
+        self.insert_in_session(nonce, None, held)
+    }
+
+    /// Adds a lock as [`LockTable::insert`] does. `session` is the session of the locked activity.
+    pub(crate) fn insert_in_session(
+        &self,
+        nonce: &str,
+        session: Option<String>,
+        held: T,
+    ) -> Arc<tokio::sync::Mutex<T>> {
         let held = Arc::new(tokio::sync::Mutex::new(held));
         let mut locks = lock(&self.locks);
         if locks.len() >= LOCKS_MAX {
             let oldest = locks.iter().min_by_key(|(_, lock)| lock.since).map(|(nonce, _)| nonce.clone());
             oldest.map(|nonce| locks.remove(&nonce));
         }
-        locks.insert(nonce.to_owned(), HeldLock { since: Instant::now(), held: Arc::clone(&held) });
+        locks.insert(nonce.to_owned(), HeldLock { since: Instant::now(), session, held: Arc::clone(&held) });
         held
     }
 
@@ -116,6 +129,20 @@ impl<T> LockTable<T> {
     /// Whether one of the locks matches. A lock that an operation uses at this moment counts.
     pub(crate) fn any(&self, matches: impl Fn(&T) -> bool) -> bool {
         lock(&self.locks).values().any(|lock| lock.held.try_lock().map_or(true, |held| matches(&held)))
+    }
+
+    /// Whether a lock in this session, except the one with this nonce, matches. A lock that an operation
+    /// uses at this moment counts.
+    pub(crate) fn any_other_in_session(
+        &self,
+        session: &str,
+        nonce: &str,
+        matches: impl Fn(&T) -> bool,
+    ) -> bool {
+        let locks = lock(&self.locks);
+        let mut others =
+            locks.iter().filter(|(other, lock)| *other != nonce && lock.session.as_deref() == Some(session));
+        others.any(|(_, lock)| lock.held.try_lock().map_or(true, |held| matches(&held)))
     }
 
     pub(crate) fn remove(&self, nonce: &str) {

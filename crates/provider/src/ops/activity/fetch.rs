@@ -199,13 +199,14 @@ impl ActivityQueue<'_> {
         }
         // Workers can take this offer only after `visible_at`, the end of the lock.
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
+        let session = activity.session_id.clone();
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
             lease: self.lock_timeout,
             activity: Versioned { value: activity, etag },
             worker: self.worker.clone(),
         };
-        activity_locks.insert(&token.nonce, held);
+        activity_locks.insert_in_session(&token.nonce, session, held);
         Ok((item, token.encode(), attempts))
     }
 }
