@@ -4,7 +4,7 @@
 //!
 //! The user may not have written the file, because a cloned repository can bring one. So a key of
 //! the environment is never used for an account that the file names, and some commands do not read
-//! the file. Nor does the file decide that a command acts with the user's identity of Entra ID.
+//! the file. The file can also not make a command act with the user's identity of Entra ID.
 //!
 //! `AccountArgs` and `NameArgs` hold the options of the command line, `resolve` decides which
 //! account they mean, `file` reads the configuration file, `connect` connects, `raw` sends
@@ -104,7 +104,7 @@ impl AccountArgs {
         self.key.is_some() || self.key_file.is_some() || self.entra
     }
 
-    /// The account that is meant, with the default container.
+    /// The account that is meant, without options for the container.
     pub(crate) fn resolve(&self) -> Result<Account, Failure> {
         self.resolve_with(&NameArgs::default())
     }

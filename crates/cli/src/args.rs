@@ -32,8 +32,8 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_PARTITIONS", hide_env_values = true)]
     pub(crate) partitions: u32,
 
-    /// Regions of the account: "West US,East US". The first one is the write
-    /// region at first. Each region has a port of its own, the ones after --port
+    /// Regions of the account: "West US,East US". The first one is the write region until
+    /// a request changes that. Each region has a port of its own, the ones after --port
     /// [default: one region]
     #[arg(long, value_name = "NAMES", env = "PERIHELION_REGIONS", hide_env_values = true)]
     pub(crate) regions: Option<String>,
@@ -96,8 +96,8 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_LEDGER_ENTRIES", hide_env_values = true)]
     pub(crate) ledger_entries: Option<u64>,
 
-    /// Most bytes of these answers. Beyond that new transactions get 429
-    /// [default: 4294967296]
+    /// Most bytes of the answers of distributed transactions that are kept. Beyond that
+    /// new transactions get 429 [default: 4294967296]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(env = "PERIHELION_LEDGER_BYTES", hide_env_values = true)]
     pub(crate) ledger_bytes: Option<u64>,

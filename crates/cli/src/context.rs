@@ -79,6 +79,7 @@ impl Context {
         let mut context = self.clone();
         if let Some(ContainerName { database, container }) = name {
             (context.account.database, context.account.container) = (database, container);
+            // The note says that perihelion.toml gave the names, but these are from the command line.
             context.account.names_note.clear();
         }
         context
@@ -159,8 +160,8 @@ impl Context {
         }
     }
 
-    /// The failure of a request to the container or one of its items. A container that does not
-    /// exist is named.
+    /// The failure of a request to the container or one of its items. `what` names the request. If the
+    /// container does not exist, the message is about the container.
     pub(crate) fn request_failed(&self, what: &str, error: &Error) -> Failure {
         if error.is_container_not_found() {
             return self.missing_container().into_failure();

@@ -12,11 +12,11 @@ use tokio::net::TcpListener;
 use crate::exit::Failure;
 use crate::management::Management;
 
-/// The port of the dashboard: the one after the server's.
+/// The default port of the dashboard. The default port of the server is 8081.
 pub(crate) const PORT: u16 = 8082;
 
 /// How many ports are tried, [`PORT`] first. Each other development server on this machine takes
-/// one port.
+/// one of them.
 const PORTS_MAX: u16 = 20;
 
 /// A socket on the dashboard's port or the next free one, or on any free port if all are taken.
@@ -48,7 +48,7 @@ pub(crate) fn counters(management: Management) -> ReadCounters {
 }
 
 /// Ends a dashboard. Its bulk actions finish the changes that are under way, if that takes no longer than
-/// `wait_max`; standard error names those that are left unfinished.
+/// `wait_max`. Standard error names the bulk actions that are left unfinished.
 pub(crate) async fn close(dashboard: Dashboard, wait_max: Duration) {
     for unfinished in dashboard.close(wait_max).await {
         let failure = Failure::runtime(unfinished);

@@ -28,7 +28,8 @@ pub(crate) fn start(level: Level) {
     let level_of_others = level.min(LevelFilter::WARN);
     let filter = Targets::new().with_default(level_of_others).with_target(CRATE_PREFIX, level);
     let has_color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // If a line cannot be written, the crate would report this with `eprintln!`, which would panic.
+    // If a line cannot be written, `tracing_subscriber` would report this with `eprintln!`, which
+    // would panic.
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(has_color)

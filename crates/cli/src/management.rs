@@ -18,7 +18,8 @@ pub(crate) struct Management {
 }
 
 impl Management {
-    /// The server of an account. Without a key requests are signed with the emulators' key.
+    /// The server of an account. If the account has no key, requests are signed with the emulators'
+    /// key.
     pub(crate) fn of(account: &Account) -> Result<Management, Failure> {
         Ok(Management {
             connection: RawConnection::to_management(account)?,

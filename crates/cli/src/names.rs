@@ -1,6 +1,6 @@
 //! Checks of the names and ids that a person types. A name that the service cannot have is wrong usage,
-//! and is refused in our words before a request is sent. Some of these names would break the address of
-//! a request, and the service would answer with another error each time.
+//! and is refused in our words before a request is sent. Some of these names would change the URL of the
+//! request, and the service would refuse each of them with a different error.
 
 use std::fmt;
 

@@ -68,14 +68,14 @@ pub(crate) struct JsonList {
 }
 
 impl JsonList {
-    /// The text of the next value, with what comes before it.
+    /// The text of the next value, after the bracket or the comma that comes before it.
     pub(crate) fn next<T: Serialize>(&mut self, value: &T) -> Result<String, Failure> {
         let begin = if self.printed == 0 { "[\n  " } else { ",\n  " };
         self.printed += 1;
         Ok(format!("{begin}{}", pretty(value)?.trim_end().replace('\n', "\n  ")))
     }
 
-    /// Whether a part of the document was made.
+    /// Whether a value was added.
     pub(crate) fn is_begun(&self) -> bool {
         self.printed > 0
     }

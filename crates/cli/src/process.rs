@@ -35,8 +35,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes a line to standard error. That nobody reads it is no reason to end: the command may have
-/// changed something already. So errors are ignored, where `eprintln!` would panic.
+/// Writes a line to standard error. Errors are ignored: a command that may have changed something
+/// already must go on even if standard error has no reader. `eprintln!` would panic.
 pub(crate) fn tell(line: impl Display) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }

@@ -70,7 +70,8 @@ impl Settings {
         if args.strict_gateway && args.merge_in_gateway {
             return Err(Failure::usage(
                 "--strict-gateway and --merge-in-gateway contradict each other",
-                "give --merge-in-gateway if a client cannot merge partitions, and otherwise neither",
+                "give only --merge-in-gateway if a client cannot merge the results of partitions, \
+                 else give neither",
             ));
         }
         let log = args.log.unwrap_or(match mode {

@@ -1,9 +1,10 @@
 //! `SignIn`: how a person gets the link that signs in to the dashboard. The link has the token behind
 //! a `#`, so that no server or proxy sees it.
 //!
-//! A terminal shows the link. Otherwise standard output may be a log, which more people can read than
-//! may use the account, so the link is in a file that only the user can read, and the log names the
-//! file. The output of `perihelion server` always counts as a log: `docker run -t` keeps it too.
+//! A terminal shows the link. Other output may be kept in a log, and people who may not use the account
+//! may be able to read the log. So the link is then in a file that only the user can read, and the output
+//! names the file. The output of `perihelion server` always counts as a log: Docker keeps it even if it
+//! is a terminal (`docker run -t`).
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -56,8 +57,8 @@ fn directories() -> Vec<PathBuf> {
 
 impl SignInFile {
     /// Writes the file into the first of these directories in which that succeeds. The file's name has
-    /// the id of this process, so that a person finds it, and a random part, so that nobody else has
-    /// made a file with this name before.
+    /// the id of this process, so that a person finds it, and a random part, so that nobody else can
+    /// make a file with this name in advance.
     fn write(directories: &[PathBuf], link: &str) -> Result<SignInFile, Failure> {
         let random = RandomState::new().build_hasher().finish();
         let name = format!("perihelion-sign-in-{}-{random:016x}.txt", std::process::id());
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_private_and_is_removed_with_its_value() {
+    fn the_file_is_private_and_is_removed_on_drop() {
         let scratch = ScratchDirectory::new();
         let directories = [scratch.path().join("new")];
         let file = SignInFile::write(&directories, "http://a/#t").unwrap_or_else(|_| panic!("a file"));

@@ -1,7 +1,7 @@
 //! Entra ID instead of a key: a credential made from a token source.
 //!
 //! With the feature `azure-core`, a credential of `azure_identity` is a token source.
-//! This example writes its own token source. The database in this process accepts any
+//! This example has its own token source. The database in this process accepts any
 //! token.
 //!
 //! `cargo run -p perihelion-client --example entra_id`

@@ -281,8 +281,8 @@ impl Batch {
             self.is_guarded |= !is_upsert;
             self.has_upsert_with_etag |= is_upsert;
         }
-        // When a batch with a deletion is sent again, the document no longer exists,
-        // and the service refuses the batch.
+        // When a batch is sent again, the service refuses a create, because its document
+        // exists, and a deletion, because its document does not exist any more.
         self.is_idempotent &= matches!(
             kind,
             OperationKind::Upsert | OperationKind::Replace | OperationKind::Read | OperationKind::Patch

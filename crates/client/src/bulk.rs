@@ -10,6 +10,7 @@
 //! - `congestion`: how many requests may be under way to one physical partition
 //! - `request`: the request and its answer
 //! - `judge`: the verdict on an operation after its result
+//! - `settle`: gives the operations of an ended request their results, or queues them again
 //! - `window`: the results, in the order of the input
 
 mod congestion;
@@ -46,9 +47,9 @@ use partition::{Partition, QueuedOperation, REQUEST_OPERATIONS_MAX};
 use request::{Answer, Flight};
 use window::Window;
 
-/// The input is read again when one part in `REFILL_PART` of the window is free, or when
-/// there is room for a full request. Reading in larger steps makes fuller requests.
-const REFILL_PART: usize = 4;
+/// The input is read again when a quarter of the window (1 / `REFILL_DIVISOR`) is free, or when
+/// there is room for a full request. Reading many operations at a time makes fuller requests.
+const REFILL_DIVISOR: usize = 4;
 
 type Input<'a> = Pin<Box<dyn Stream<Item = Result<BulkOperation, Error>> + Send + 'a>>;
 type MetadataFuture = Pin<Box<dyn Future<Output = Result<Arc<ContainerMetadata>, Error>> + Send>>;
@@ -66,9 +67,10 @@ pub struct Bulk<'a> {
     input: Option<Input<'a>>,
     window: Window,
     /// Whether the window is being filled. Filling stops when the window is full, and starts
-    /// again when results were taken from it (see [`REFILL_PART`]).
+    /// again when results were taken from it (see [`REFILL_DIVISOR`]).
     is_filling: bool,
-    /// Operations whose physical partition is not known yet, or not any more.
+    /// Operations whose physical partition must be looked up: for the first time, or because the
+    /// partition no longer exists.
     unrouted: VecDeque<QueuedOperation>,
     routing: Routing,
     partitions: Vec<Partition>,
@@ -77,7 +79,7 @@ pub struct Bulk<'a> {
     /// partition gets requests although the number of requests is limited.
     first_partition: usize,
     requests: JoinSet<Result<Answer, Error>>,
-    /// What the requests under way carry, by the ids of their tasks in `requests`.
+    /// The requests that are under way, by the ids of their tasks in `requests`.
     flights: HashMap<Id, Flight>,
     /// Whether a request may have become due since requests were last sent.
     is_send_due: bool,
@@ -180,7 +182,7 @@ impl<'a> Bulk<'a> {
     fn read_input(&mut self, context: &mut Context<'_>) -> bool {
         let operations_max = self.options.operations_in_memory_max.max(1);
         if !self.is_filling {
-            let step = REQUEST_OPERATIONS_MAX.min(operations_max.div_ceil(REFILL_PART));
+            let step = REQUEST_OPERATIONS_MAX.min(operations_max.div_ceil(REFILL_DIVISOR));
             let has_room = self.window.len() + step <= operations_max;
             let has_bytes = self.window.bytes() < self.options.bytes_in_memory_max;
             self.is_filling = (has_room && has_bytes) || self.window.is_empty();
@@ -356,7 +358,8 @@ impl<'a> Bulk<'a> {
         self.flights.insert(id, Flight { range_id, operations, metadata: Arc::clone(metadata), permit });
     }
 
-    /// Waits for the end of the first pause after `now`. Returns whether it has ended.
+    /// Sets the timer to the end of the pause that ends first, so that this task wakes then.
+    /// Returns whether that pause has ended already. Returns `false` if there is no pause.
     fn poll_timer(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
         let paused = self.partitions.iter().filter(|partition| !partition.waiting.is_empty());
         let Some(end) = paused.filter_map(|partition| partition.congestion.pause_end(now)).min() else {

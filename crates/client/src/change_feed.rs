@@ -1,4 +1,4 @@
-//! Change feeds: the writes to a container, in the order of each physical partition. A
+//! Change feeds: the writes to a container, in order within each physical partition. A
 //! feed starts at the beginning, now, at a time, or at the token of an earlier feed.
 //!
 //! A feed is a list of [`Cursor`]s, one per part of the container, that are read
@@ -59,8 +59,8 @@ pub(crate) enum Mode {
 /// In an account with one write region, the pages may come from any region. Where every
 /// region takes writes, each region has its own order of changes. The first page of a
 /// partition then comes from any region, and the further pages only from that region. While
-/// the region is down, [`ChangeFeed::next_page`] fails, and later continues at the same
-/// position. To read on in another region, start a new feed there with
+/// the region is down, [`ChangeFeed::next_page`] fails. When the region is back, it continues at
+/// the same position. To read on in another region, start a new feed there with
 /// [`ChangeFeedOptions::from_time`], from a time before the outage. Some changes then come
 /// again, and none is skipped.
 ///
@@ -89,8 +89,8 @@ pub struct ChangeFeed<T> {
     cursors: VecDeque<Cursor>,
     /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had no new change. When this is the number of cursors, the feed
-    /// has returned all changes up to now.
+    /// How many cursors in a row had no new change. When this equals the number of cursors, the
+    /// feed has returned all changes up to now.
     drained_cursors: usize,
     items: PhantomData<fn() -> T>,
 }
@@ -185,8 +185,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// `None` costs about 1 RU per physical partition. After an error the next call
     /// continues at the same position.
     ///
-    /// After calls that failed, or whose futures were dropped, `None` promises only that all
-    /// changes up to the first of those calls were returned.
+    /// If the calls before this one failed, or their futures were dropped, `None` promises only
+    /// that all changes up to the first of these calls were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         let deadline = deadline::from_now(self.options.page_timeout);
         deadline::within(deadline, "the read of the change feed", self.request_page()).await

@@ -26,8 +26,8 @@ impl Client {
     /// Connects with a connection string as the portal shows it or as an emulator
     /// prints it. This machine must trust the server's certificate. There is one
     /// exception: a server on this machine may show any certificate if the connection
-    /// string has `DisableServerCertificateValidation=true`, or if it has the emulators'
-    /// published key and does not set `DisableServerCertificateValidation`.
+    /// string has `DisableServerCertificateValidation=true`, or if the connection string has
+    /// the emulators' published key and does not set `DisableServerCertificateValidation`.
     ///
     /// ```no_run
     /// # use perihelion_client::{Client, Error};

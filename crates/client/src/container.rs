@@ -142,7 +142,7 @@ impl Container {
         items::read_if_changed(&self.handle, key.into(), id, seen, &ItemOptions::default()).await
     }
 
-    /// Replaces a document that must exist. `value` has the same id and partition
+    /// Replaces a document that must exist. `value` must have the same id and partition
     /// key.
     pub async fn replace<T: Serialize + ?Sized>(
         &self,

@@ -50,8 +50,8 @@
 //!
 //! When the response to a write is lost, the write may have been applied. The
 //! client repeats the write when repeating is safe. When repeating is not safe, the
-//! write fails with [`Error::is_ambiguous`]. The same error is returned when the
-//! repeated write is refused, and the cause may be that the first attempt was applied.
+//! write fails with [`Error::is_ambiguous`]. The write fails with the same error when
+//! the service refuses the repeat, and the first attempt may be the reason.
 //! With [`ItemOptions::with_witness`] or [`Batch::with_witness`] the client reads back
 //! whether the write was applied.
 //!

@@ -24,8 +24,8 @@ pub(crate) trait PageFeed<P>: Send + 'static {
 /// The future of the next page. It owns the feed, and returns the feed with the page.
 type PendingPage<F, P> = Pin<Box<dyn Future<Output = (Box<F>, Result<Option<P>, Error>)> + Send>>;
 
-/// The pages of a feed. The stream ends after the last page, or after the first error after
-/// which the feed does not go on.
+/// The pages of a feed. The stream ends after the last page, and after an error if the feed
+/// does not go on after it.
 pub(crate) struct PageStream<F, P> {
     state: State<F, P>,
 }

@@ -47,8 +47,8 @@ use crate::{Container, Error};
 use lease_store::LeaseStore;
 use start_plan::create_leases;
 
-/// An instance of a change feed processor. All instances with the same name and the same
-/// container of leases share the changes of a container.
+/// An instance of a change feed processor. All instances with the same processor name and the
+/// same container of leases share the changes of a container.
 ///
 /// ```no_run
 /// # use perihelion_client::{ChangeFeedProcessor, Changes, Container, Error, ProcessorOptions, handler_fn};
@@ -73,7 +73,7 @@ use start_plan::create_leases;
 /// `/partitionKey`.
 ///
 /// Dropping the processor ends it at once: the futures of its handler are dropped, and its
-/// leases are free when they have expired. [`ChangeFeedProcessor::stop`] releases them.
+/// leases are free when they have expired. [`ChangeFeedProcessor::stop`] releases them at once.
 #[derive(Debug)]
 pub struct ChangeFeedProcessor {
     stop: watch::Sender<StopStage>,
@@ -150,16 +150,17 @@ impl ChangeFeedProcessor {
     pub async fn stop(mut self) {
         self.stop.send_replace(StopStage::Stopping);
         if let Some(supervisor) = &mut self.supervisor {
-            // No panic of the handler ends the supervisor. When the runtime shuts down, nothing is left
-            // to wait for.
+            // The result does not matter: a panic of the handler does not end the supervisor, and an
+            // error means that the runtime is shutting down.
             let _ = supervisor.await;
         }
         self.supervisor = None;
     }
 
     /// Estimates how far the processor `name` is behind, for each range. Any process can call
-    /// this; the process needs no instance of the processor. `options` must have the processor's
-    /// [`has_all_versions`](ProcessorOptions::has_all_versions); the other options have no effect.
+    /// this; the process needs no instance of the processor. `options` must have the same
+    /// [`has_all_versions`](ProcessorOptions::has_all_versions) as the processor. The other options
+    /// have no effect.
     pub async fn lag(
         container: &Container,
         leases: &Container,
@@ -179,7 +180,8 @@ impl Drop for ChangeFeedProcessor {
     }
 }
 
-/// The longest duration that the options accept.
+/// The longest duration that the options accept, a year. A much longer one could not be added to
+/// an `Instant`.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn mode_of(options: &ProcessorOptions) -> Mode {
@@ -197,7 +199,7 @@ fn check(options: &ProcessorOptions) -> Result<(), Error> {
         options.stop_grace,
     ];
     if times.into_iter().any(|time| time > TIME_MAX) {
-        return Err(Error::input("the times of a change feed processor are at most a year"));
+        return Err(Error::input("the times of a change feed processor may be at most a year"));
     }
     if options.lease_duration < options.renew_interval * 2 {
         return Err(Error::input(format!(

@@ -13,7 +13,8 @@
 //!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
 //!   with TLS listens on its own port.
 //!
-//! The checks change nothing. Only the check of the session reads the clock.
+//! The checks change nothing, except that a program's wrong token is recorded as a wrong login. Only
+//! the check of the session reads the clock.
 
 mod secret;
 mod sessions;
@@ -134,21 +135,21 @@ impl Access {
         self.login_form.reveal()
     }
 
-    /// Returns the session cookie if the login has the right token. Otherwise counts a wrong login, and
+    /// Returns the session cookie if the login has the right token. Otherwise records a wrong login, and
     /// returns the time until which the caller holds back the refusal.
     pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
         let is_right = self.is_token(request.form.get("token").trim());
         // If the system gives no random numbers, no session can begin, and the login counts as wrong.
         match is_right.then(|| self.sessions.begin(now)) {
             Some(Ok(session)) => Ok(self.cookie(session.reveal(), SESSION_TIME.as_secs(), request)),
-            Some(Err(_)) | None => Err(self.wrong_logins.count(now)),
+            Some(Err(_)) | None => Err(self.wrong_logins.record(now)),
         }
     }
 
     /// Checks the token that a program sends with each of its requests. A wrong token counts as a wrong
     /// login; the error is then the time until which the caller holds back the refusal.
     pub(crate) fn check_bearer(&self, given_token: &str, now: Instant) -> Result<(), Instant> {
-        if self.is_token(given_token) { Ok(()) } else { Err(self.wrong_logins.count(now)) }
+        if self.is_token(given_token) { Ok(()) } else { Err(self.wrong_logins.record(now)) }
     }
 
     fn is_token(&self, given_token: &str) -> bool {
@@ -169,8 +170,8 @@ impl Access {
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// The time until which the caller waits before it compares a login that has just arrived with the
-    /// token. After a wrong login, only one login per second is compared.
+    /// A login has just arrived: returns the time at which the caller may compare its token. After a wrong
+    /// login, only one login per second is compared.
     pub(crate) fn login_compared_at(&self, now: Instant) -> Instant {
         self.wrong_logins.compared_at(now)
     }
@@ -189,7 +190,8 @@ impl Access {
         }
     }
 
-    /// Whether the form comes from a page with the same host and, without a token, the same port.
+    /// Whether the form comes from a page of this dashboard. Its origin must have the same host as the
+    /// request. If no login is needed, it must have the same port too.
     fn is_own_origin(&self, request: &Request) -> bool {
         let (origin, host) = (request.header("origin"), request.header("host"));
         let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -310,6 +312,7 @@ mod tests {
         let origin = "http://127.0.0.1:8082";
         assert_eq!(sign_in("wrong", origin), None);
         assert_eq!(sign_in("", origin), None);
+        // A token that was copied may have a space or a line break at its ends.
         let cookie = sign_in(&format!("+{right_token}%0A"), origin).expect("a cookie");
         assert!(!cookie.contains("Secure"), "the dashboard speaks HTTP");
         assert!(sign_in(&right_token, "https://ops.example").expect("a cookie").ends_with("; Secure"));

@@ -26,7 +26,7 @@ pub(crate) enum WorkflowAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changed(String),
-    /// The workflow was already as it was asked for.
+    /// Nothing was changed: the workflow was already in the state that was asked for.
     Nothing(String),
 }
 
@@ -117,7 +117,8 @@ impl WorkflowAction {
     }
 }
 
-/// Starts a new workflow with the recorded input. duroxide cannot rewind, so the old workflow stays.
+/// Starts a new workflow with the recorded input. duroxide cannot run an ended workflow again, so the old
+/// workflow stays as it is.
 /// The new id is derived from the old id, so that a repeated action starts no second copy.
 async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Effect, Failure> {
     let id = format!("{}-restart-{}", row.instance_id, row.execution_id);
@@ -126,7 +127,8 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
     };
     let existing = provider.list(&ListOptions::new().with_id(id.as_str())).await?;
     if let Some(existing) = existing.instances.into_iter().next() {
-        // A later execution of the restart began with another input than its first execution.
+        // `recorded_start` reads the start of the current execution. A later execution than the first one
+        // began with another input, so its start is not compared.
         let existing_start = match existing.execution_id {
             1 => provider.recorded_start(&id).await?,
             _ => None,
@@ -134,8 +136,8 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
         return match is_restart_of(&existing, existing_start.as_ref(), row, &original_start) {
             true => Ok(Effect::Nothing(format!("it was restarted before as {id}"))),
             false => Err(Failure::conflict(format!(
-                "It cannot be restarted: {id} exists already and is no restart of it, but perhaps of an earlier \
-                 workflow with the same id."
+                "It cannot be restarted: {id} exists already and is not a restart of it. It may be a \
+                 restart of an earlier workflow with the same id."
             ))
             .advise(format!("Look at {id}, and delete it if it is not needed."))),
         };

@@ -1,6 +1,7 @@
-//! Bulk actions: one action on all workflows that a filter selects, in a task of its own, with its
-//! progress. Each workflow is read again before the action: a long job takes minutes. The workflow is
-//! skipped if it has another status than when it was selected, or was deleted or created again.
+//! Bulk actions: one action on all workflows that a filter selects. Each bulk action is a *job*: it runs
+//! in a task of its own and records its progress. A long job takes minutes, so each workflow is read again
+//! before the action. The workflow is skipped if it has another status than when it was selected, or was
+//! deleted or created again.
 
 mod job;
 
@@ -194,7 +195,7 @@ async fn select(
         let left_out = listed - (rows.len() - before);
         let is_cut = rows.len() > SELECTED_MAX;
         rows.truncate(SELECTED_MAX);
-        job.selected(rows.len(), left_out, is_cut);
+        job.record_selection(rows.len(), left_out, is_cut);
         match page.continuation {
             Some(next) if !is_cut => options = options.with_continuation(next),
             _ => return Ok((rows, false)),
@@ -219,11 +220,11 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>,
         }
         match tasks.join_next().await {
             None => break,
-            Some(Ok((id, outcome))) => job.done(&id, outcome),
-            Some(Err(error)) => job.done("", Err(error.to_string())),
+            Some(Ok((id, outcome))) => job.record_outcome(&id, outcome),
+            Some(Err(error)) => job.record_outcome("", Err(error.to_string())),
         }
     }
-    // Stopping a job after its last change stops nothing.
+    // A job that was stopped after its last change is finished, because no workflow is left.
     let is_left = has_more || waiting.next().is_some();
     job.end(if is_left { End::Stopped } else { End::Finished });
 }
@@ -248,7 +249,7 @@ mod tests {
     /// Story of a bug: the reason for the skip was "it was Running when it was selected, and is Running
     /// now".
     #[test]
-    fn a_workflow_that_was_created_again_is_skipped_in_words_of_its_own() {
+    fn the_reason_for_a_skip_says_what_has_changed() {
         let row = |status: &str, created_at| {
             let mut row = ListedInstance::default();
             (row.status, row.created_at) = (status.to_owned(), created_at);

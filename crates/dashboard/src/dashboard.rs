@@ -105,7 +105,8 @@ pub struct Dashboard {
 impl Dashboard {
     /// Starts a dashboard on a bound socket. Sends no request to the account until a page is opened:
     /// the account may be unreachable, and the container may be missing. If there are counters, they
-    /// are read every five seconds from the start on, so that charts also show earlier values.
+    /// are read every five seconds from the start on, so that charts also show the time before their page
+    /// was opened.
     pub fn start(
         socket: TcpListener,
         client: Client,
@@ -147,8 +148,8 @@ impl Dashboard {
             details: Default::default(),
         });
         let sampling = counters.map(|read| {
-            let read_from = Arc::clone(&app);
-            app.samples.collect(read, move || read_from.source.own_units())
+            let app_of_sampling = Arc::clone(&app);
+            app.samples.collect(read, move || app_of_sampling.source.own_units())
         });
         let listener = Listener::serve(socket, move |request| site::answer(Arc::clone(&app), request));
         Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs, sent_forms })

@@ -109,7 +109,7 @@ struct Kept {
 #[derive(Debug)]
 enum Known {
     All(Arc<Detail>),
-    /// The family is too old.
+    /// Only the record, because the family is too old.
     Record(Arc<Record>),
     Nothing,
 }
@@ -207,6 +207,7 @@ async fn read_record(
     }
     let client = Client::new(Arc::new(provider.clone()));
     let is_current = execution == row.execution_id;
+    // The row has the whole output, or there is no output. Otherwise the output is too large for the row.
     let is_whole = row.output.is_some() || row.output_length.is_none();
     let events = read_history(provider, &client, row, execution).await?;
     Ok(Record {
@@ -243,7 +244,7 @@ async fn read_history(
     Ok((!is_too_large(texts.0 as u64, events.len() as u64)).then_some(events))
 }
 
-/// Whether a history with so many bytes of JSON and events is not shown.
+/// Whether a history is too large to show, by the bytes of its JSON and the number of its events.
 fn is_too_large(bytes: u64, events: u64) -> bool {
     bytes.saturating_add(events.saturating_mul(EVENT_BYTES as u64)) > HISTORY_BYTES_MAX
 }

@@ -1,5 +1,5 @@
-//! `QueryAnswer`, the rows of a query and what they cost, and `QueryFacts`, what the service did for the
-//! query, as names and texts. A page of the dashboard and `perihelion query` show the same.
+//! `QueryAnswer` has the rows of a query and what they cost. `QueryFacts` says what the service did for the
+//! query, as names and texts. A page of the dashboard and `perihelion query` show the same facts.
 
 use perihelion_client::{Container, Error, IndexMetrics, Page, Query, QueryMetrics, merge_steps};
 use perihelion_model::json;
@@ -20,7 +20,7 @@ pub struct QueryAnswer {
     pub requests: usize,
     /// The metrics of all requests.
     pub query_metrics: QueryMetrics,
-    /// The indexes of all requests.
+    /// The indexes that the requests used, and those that would have helped.
     pub index_metrics: IndexMetrics,
 }
 
@@ -44,7 +44,7 @@ impl QueryAnswer {
     }
 }
 
-/// A query that has run.
+/// What the service did for a query that has run.
 #[derive(Debug, Clone, Copy)]
 pub struct QueryFacts<'a> {
     /// The service's plan; `None` if it has none for this query.
@@ -86,7 +86,7 @@ impl<'a> QueryFacts<'a> {
         self.metrics.total_time.as_secs_f64() * 1000.0
     }
 
-    /// The query that is sent to each partition. It is empty if that is the query as it was written, and
+    /// The query that is sent to each partition. The text is empty if the query is sent as it was written.
     /// `None` without a plan.
     pub fn query_of_partitions(&self) -> Option<&'a str> {
         self.plan?["queryInfo"]["rewrittenQuery"].as_str()

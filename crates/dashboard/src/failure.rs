@@ -20,8 +20,8 @@ pub(crate) struct Failure {
     pub(crate) is_late: bool,
 }
 
-/// How long one part of a page may be read. A partition that does not answer costs a page this part, and
-/// the rest of the page, with its forms, is shown.
+/// How long one part of a page may be read. If a partition does not answer, only this part is missing: the
+/// rest of the page, with its forms, is shown.
 pub(crate) const PART_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Gives up reading after some time. Then the requests of the read are cancelled.
@@ -134,8 +134,8 @@ fn reason(error: &Error) -> String {
     known.to_owned()
 }
 
-/// The status of a partition key that does not have the form that the container needs, or is not that
-/// of the item.
+/// The status of a request whose partition key does not have the form that the container needs, or differs
+/// from the partition key in the item.
 const PARTITION_KEY_MISMATCH: (u16, u32) = (400, 1001);
 
 /// The service's message for a request whose address has an invalid name or id.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wrong_place_in_the_address_is_the_fault_of_the_address() {
+    fn only_a_place_that_the_list_does_not_have_is_a_bad_request() {
         let status = |message: &str, after: &str, is_retryable: bool| {
             let error = match is_retryable {
                 true => ProviderError::retryable("list", message),

@@ -136,9 +136,8 @@ fn begun(event: &Event, hasher: &RandomState) -> Option<Span> {
     })
 }
 
-/// The place of the span that an event ends, and how the span ends. The event that a
-/// wait has waited for does not say which span it ends. It ends the first open wait with the name of
-/// the event.
+/// The place of the span that an event ends, and how the span ends. An external event and an event of
+/// a queue do not say which wait they end: such an event ends the first open wait with its name.
 fn ended(event: &Event, spans: &[Span], index: &mut Index) -> Option<(usize, Ending)> {
     let source = event.source_event_id.and_then(|id| index.by_event.get(&id).copied());
     let (place, ending) = match &event.kind {

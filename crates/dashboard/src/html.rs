@@ -1,6 +1,6 @@
-//! HTML as values. Every text that enters a page is escaped when it is added, because the only
-//! way to add a text escapes it: a workflow's input may be `<script>`. Names of elements and
-//! attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
+//! HTML as values. A text from outside may be markup: a workflow's input may be `<script>`. So every
+//! text is escaped when it is added to a page, and there is no other way to add a text. Names of elements
+//! and attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
 //! or a `javascript:` address.
 //!
 //! In texts that people read, characters that a page cannot show are replaced. Texts that a form sends back,

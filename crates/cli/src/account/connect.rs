@@ -19,7 +19,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A client of the engine in this process, which is opened with these options.
+    /// Opens the engine in this process with these options, and connects a client to it.
     pub(crate) async fn in_process(options: EmbeddedOptions) -> Result<Connection, Failure> {
         let engine = Embedded::open(options).await.map_err(|error| Failure::start(&error))?;
         let client = Client::over(&engine.endpoint(), engine.transport()).await;

@@ -4,7 +4,8 @@
 //! ```toml
 //! [account]
 //! endpoint = "https://shop.documents.azure.com/"   # or connection_string, or data
-//! key_file = "secrets/shop.key"                    # in the directory of this file, or below; or entra = true (see docs/cli.md)
+//! key_file = "secrets/shop.key"                    # in the directory of this file, or below
+//!                                                  # or key, or entra = true (see docs/cli.md)
 //! database = "shop"
 //! container = "workflows"
 //! ```
@@ -23,9 +24,9 @@ const NAME: &str = "perihelion.toml";
 /// configuration file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// The refusal of a `key_file` outside the directory of the configuration file. A `perihelion.toml` that
-/// came with a cloned repository must not make this program send another file of the user to the endpoint
-/// that it names.
+/// The refusal of a `key_file` outside the directory of the configuration file. A cloned repository can
+/// bring a `perihelion.toml`. It must not make this program use any other file of the user as the key for
+/// an endpoint that somebody else chose.
 pub(super) const KEY_FILE_OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
 
 const ADVICE: &str = "docs/cli.md, section \"The account\", shows what the file may have";

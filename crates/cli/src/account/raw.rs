@@ -36,7 +36,7 @@ pub(crate) enum RawProof {
 }
 
 impl RawProof {
-    /// A key in base64; no proof without one.
+    /// The proof by a key in base64, or `RawProof::None` if there is no key.
     pub(crate) fn key(base64: Option<&str>) -> Result<RawProof, Failure> {
         let Some(base64) = base64 else { return Ok(RawProof::None) };
         let key = MasterKey::from_base64(base64);

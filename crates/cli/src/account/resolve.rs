@@ -9,9 +9,10 @@
 //! to any host. Variables that name two accounts are refused, because it is not known which account
 //! is meant. The names of the database and of the container are looked for separately.
 //!
-//! Entra ID is used if an option or the environment asks for it, in place of every key but one that
-//! was typed. The file can only say that its account needs Entra ID. Otherwise a file that came with
-//! a cloned repository could make a command act as the user on an account that somebody else chose.
+//! Entra ID is used if an option or the environment asks for it. It then replaces every key, except a
+//! key that an option gives. The file can only say that its account needs Entra ID. Otherwise a file
+//! that came with a cloned repository could make a command act as the user on an account that somebody
+//! else chose.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ use crate::secret::{FILE_BYTES_MAX, Secret};
 /// The server of `perihelion dev`.
 pub(crate) const LOCAL_ENDPOINT: &str = "http://127.0.0.1:8081/";
 
-/// The database and the container of the provider.
+/// The database and the container if none are named. The provider has the same defaults.
 const DEFAULT_NAME: &str = "duroxide";
 
 /// The variables that hold a connection string.
@@ -57,8 +58,8 @@ pub(crate) struct Account {
     pub(crate) source: Source,
     pub(crate) database: String,
     pub(crate) container: String,
-    /// The names that perihelion.toml gave although another place named the account, for messages, such
-    /// as `; container from /srv/perihelion.toml`. Else empty.
+    /// A note for messages, such as `; container from /srv/perihelion.toml`: which names perihelion.toml
+    /// gave, if another place named the account. Else empty.
     pub(crate) names_note: String,
 }
 
@@ -324,8 +325,8 @@ fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
     Ok((Source::File(path.clone()), place))
 }
 
-/// The names that the file gave although another place named the account, for messages. `from_file` says
-/// whether it gave the database, and whether it gave the container.
+/// The note [`Account::names_note`]. `from_file` says whether the file gave the database, and whether it
+/// gave the container.
 fn names_note(source: &Source, file: Option<&ConfigFile>, from_file: [bool; 2]) -> String {
     let what = match from_file {
         [true, true] => "database and container",
@@ -367,12 +368,13 @@ fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Fa
 }
 
 /// Refuses an option with a key beside `--entra`, and either of them for an account that is not named
-/// by an endpoint. `entra` is the variable, which is refused only for a connection string.
+/// by an endpoint. `entra_variable` is the value of `PERIHELION_ENTRA`. It is refused only for a
+/// connection string.
 fn check_credential(
     args: &AccountArgs,
     source: &Source,
     place: &Place,
-    entra: Option<&str>,
+    entra_variable: Option<&str>,
 ) -> Result<(), Failure> {
     let has_key = args.key.is_some() || args.key_file.is_some();
     if has_key && args.entra {
@@ -394,7 +396,7 @@ fn check_credential(
             "--entra is given, and the account is not named by an endpoint",
             "name it with --endpoint or COSMOS_ENDPOINT; a connection string has a key",
         )),
-        Place::ConnectionString(_) if entra.is_some_and(is_on) => Err(Failure::usage(
+        Place::ConnectionString(_) if entra_variable.is_some_and(is_on) => Err(Failure::usage(
             format!("{ENTRA} asks for Entra ID, and the connection string ({source}) has a key"),
             "name the account with --endpoint or COSMOS_ENDPOINT, or unset the variable",
         )),

@@ -18,8 +18,8 @@ use crate::process::{Signals, block_on, print};
 use crate::secret::{FILE_BYTES_MAX, Secret};
 use crate::sign_in::SignIn;
 
-/// How long the end of the program waits for changes that are under way. One change takes less, also if
-/// the account is slow.
+/// How long the end of the program waits for changes that are under way. A single change takes less time,
+/// even if the account is slow.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
@@ -83,8 +83,8 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
     let host = authority(dashboard.address());
     let link = dashboard.sign_in_path().map(|path| format!("http://{host}{path}"));
-    let is_log = false;
-    let sign_in = link.map(|link| SignIn::new(link, is_log)).transpose()?;
+    let is_output_log = false;
+    let sign_in = link.map(|link| SignIn::new(link, is_output_log)).transpose()?;
     print(&open_instructions(&host, &account, sign_in.as_ref()))?;
     signals.next().await;
     // The link is of no use any more. A second signal ends the wait.

@@ -195,8 +195,8 @@ fn cannot_move(report: &MigrationReport, is_dry: bool) -> Failure {
         false => "The other instances are moved, except those named with --leave.",
     };
     Failure::runtime(format!(
-        "{} instances cannot be moved:{named}{more}\n{others} Repair these in the old \
-         container, or name each with --leave to go without it, then run this command again",
+        "{} instances cannot be moved:{named}{more}\n{others} Repair the instances of this list in \
+         the old container, or leave each of them out with --leave, then run this command again",
         report.failed.len()
     ))
 }

@@ -33,7 +33,7 @@ Examples:
 Rows go to standard output; their number, the charge and the number of requests to standard
 error. --explain runs the query, and shows instead of its rows what the service did for it: the
 plan, the documents that were read and returned, the indexes that were used and those that would
-help, and the charge. A value of --param is JSON if it is JSON, and a text otherwise.";
+help, and the charge. A value of --param is read as JSON; a value that is not valid JSON is a text.";
 
 /// Run an SQL query on a container, or explain it
 #[derive(Clone, Debug, Args)]
@@ -103,7 +103,7 @@ fn query(args: &QueryArgs) -> Result<Query, Failure> {
     })
 }
 
-/// Reads pages until the limit is reached.
+/// Reads pages until there are more rows than the limit: one row beyond it shows that the answer is cut.
 async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Result<QueryAnswer, Failure> {
     let limit = args.limit as usize;
     let mut query = query(args)?.with_max_items(args.limit.saturating_add(1).min(PAGE_ROWS_MAX));

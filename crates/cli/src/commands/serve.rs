@@ -1,6 +1,6 @@
 //! Starts a server, prints the banner, waits for a signal and drains the server.
 //! The commands `dev` and `server` use this module. `beside` runs the dashboard and the demo shop in
-//! the same process.
+//! the same process, and `otlp` exports metrics.
 
 mod beside;
 mod otlp;

@@ -50,6 +50,7 @@ pub(crate) struct ServerArgs {
 pub(crate) fn run(args: ServerArgs, started_at: Instant) -> Result<(), Failure> {
     let mut serve_args = args.serve;
     let variable = |name: &str| std::env::var(name).ok();
+    // `--explorer` or its variable decides. Without both, the image's argument or variable decides.
     let is_decided = args.explorer || variable(EXPLORER).is_some_and(|value| !value.is_empty());
     let explorer =
         if is_decided { args.explorer } else { emulator_image::wants_explorer(&args.image, variable) };

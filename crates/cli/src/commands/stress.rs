@@ -3,8 +3,8 @@
 //!
 //! duroxide's own harness reports nothing before its end, measures no latency, and cannot be
 //! stopped. So this command runs the same workload itself (`workload`). `target` creates a
-//! container for the run and removes it, `row` measures one concurrency, `report` prints the
-//! result.
+//! container for the run and removes it, `row` measures one concurrency, `report` has the result
+//! as a table and as JSON.
 
 mod latencies;
 mod report;
@@ -50,10 +50,10 @@ The table has one row for each concurrency:
   workers    orchestration dispatchers/activity workers
   orch/s     completed orchestrations per second, from the first start to the last end
   act/s      finished activities per second, repeated ones included
-  p50 ...    milliseconds from the start until a client sees the end. A client looks
-             after 5, 10, 20, 40, 80 ms and then every 100 ms
+  p50 ...    milliseconds from the start until a client sees the end. A client reads
+             the status after 5, 10, 20, 40, 80 ms and then every 100 ms
   requests   requests (round trips) per completed orchestration, with polls, heartbeats
-             and cleanup, without the looks of waiting clients
+             and cleanup, without the status reads of waiting clients
   RU         request units of these requests per completed orchestration
   409/412    writes that lost against another writer, in all
   429        throttled answers, in all

@@ -1,7 +1,7 @@
-//! `perihelion transaction run`: commits a distributed transaction that a file describes, or
-//! reads its documents from one snapshot, and prints a table of the operations and their
-//! outcome. `file` parses the description,
-//! `outcome` is the result as JSON.
+//! `perihelion transaction run`: runs the distributed transaction that a file describes, and prints
+//! a table of its operations with their results. The transaction either writes documents, all or
+//! nothing, or reads documents from one snapshot. `file` parses the file, `outcome` is the result as
+//! JSON.
 
 mod file;
 mod outcome;
@@ -34,12 +34,14 @@ const EXAMPLES: &str = r#"The file has one JSON object:
      "condition": "FROM c WHERE c.balance >= 10"},
     {"do": "delete", "in": "bank/drafts", "key": ["eu", 7], "id": "77", "ifMatch": "\"etag\""}]}
 
-  do         create, upsert, replace, delete, patch; or read, in all operations
+  do         create, upsert, replace, delete, patch; or read, if all operations are reads
   in         DATABASE/CONTAINER
   key        the partition key; an array for a hierarchical key
   document   for create, upsert, replace
-  patch      a list of add, set, replace, remove, incr, move; with condition, if the document must match
-  ifMatch    the etag that the document must have; for a read ifNoneMatch, the etag that it must not have
+  patch      for patch: a list of add, set, replace, remove, incr, move
+  condition  for patch: the condition that the document must match
+  ifMatch    for upsert, replace, delete, patch: the etag that the document must have
+  ifNoneMatch  for read: the etag that the document must not have
 
 Examples:
   export COSMOS_ENDPOINT=http://localhost:8081 COSMOS_KEY=...

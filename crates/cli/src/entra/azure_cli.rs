@@ -135,7 +135,7 @@ fn is_plain(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || "-._:/[]".contains(c))
 }
 
-/// The first line of the program's message that says something.
+/// The first line of the program's message that is neither empty nor a warning.
 fn message(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("WARNING"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scope_with_other_characters_is_not_passed_to_a_program() {
+    async fn a_scope_with_characters_of_a_shell_is_not_passed_to_a_program() {
         let cli = AzureCli::default();
         let failure = cli.token("https://a&calc/.default", None, SystemTime::now()).await.unwrap_err();
         assert!(failure.why().contains("not passed to a program"), "{failure}");
@@ -164,7 +164,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_program_that_does_not_end_is_not_waited_for_longer_than_allowed() {
+    async fn the_wait_for_a_program_that_does_not_end_is_limited() {
         use std::os::unix::fs::PermissionsExt;
         let scratch = perihelion_testkit::ScratchDirectory::new();
         let program = scratch.path().join("az");

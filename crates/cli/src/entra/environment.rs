@@ -18,6 +18,7 @@ pub(super) struct Environment {
     federated_token_file: Option<PathBuf>,
     identity_endpoint: Option<String>,
     identity_header: Option<Secret>,
+    /// The address of the instance metadata service, if it is not the usual one.
     imds: Option<String>,
 }
 

@@ -77,10 +77,11 @@ impl Imds {
         Ok(Imds { endpoint, client_id })
     }
 
-    /// A token, or the reason why this machine has no identity. Machines outside Azure have no such
-    /// service: nothing answers, or another service that knows no such path. The service answers 400
-    /// if it does not have an identity. If AZURE_CLIENT_ID names an identity, each of these is a
-    /// failure, because another identity would make the command act as somebody else.
+    /// A token, or the reason why this machine has no identity. On a machine outside Azure, nothing
+    /// answers at the address, or another service answers that does not know the path. In Azure, the
+    /// metadata service answers 400 if the machine has no identity. If AZURE_CLIENT_ID names an
+    /// identity, all these cases are failures, because with another identity the command would act as
+    /// somebody else.
     pub(super) async fn token(
         &self,
         scope: &str,

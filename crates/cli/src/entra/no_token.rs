@@ -1,9 +1,9 @@
-//! `NoToken`: the error of a credential that has no token. Its text is one line, because the messages of
-//! commands show the first line of an error.
+//! `NoToken`: the error if no token could be obtained. Its text is one line, because the messages of
+//! commands show only the first line of an error.
 
 use super::TokenOrigin;
 
-/// The error of a credential that has no token, with its reason and an advice.
+/// Why no token could be obtained, and an advice.
 #[derive(Debug)]
 pub(crate) struct NoToken {
     why: String,

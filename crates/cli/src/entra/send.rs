@@ -32,8 +32,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// The waits for the metadata service. It is on the same machine and answers within
-    /// milliseconds. Elsewhere nothing answers at its address, and each command waits in vain.
+    /// The waits for the metadata service. They are short, because the service is on the same machine
+    /// and answers within milliseconds. On a machine outside Azure each command waits in vain.
     pub(super) fn imds() -> Waits {
         Waits { connect: Duration::from_secs(1), total: Duration::from_secs(5) }
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_does_not_answer_is_not_waited_for_longer_than_allowed() {
+    async fn the_wait_for_a_service_that_does_not_answer_is_limited() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap();
         let waits = Waits { connect: Duration::from_secs(10), total: Duration::from_millis(50) };

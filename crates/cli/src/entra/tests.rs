@@ -128,7 +128,8 @@ mod search {
         entra_with_client(directory, None, answers).await
     }
 
-    /// The identity of such a machine if AZURE_CLIENT_ID has this value.
+    /// The identity of a machine with this metadata service and with a user of `az`, if AZURE_CLIENT_ID
+    /// has the value `client`.
     async fn entra_with_client(
         directory: &ScratchDirectory,
         client: Option<&str>,
@@ -185,7 +186,7 @@ mod search {
     #[tokio::test]
     async fn an_identity_that_is_named_is_not_replaced_by_the_user_of_az() {
         let directory = ScratchDirectory::new();
-        // Without any answer left, the port is closed and refuses the connection.
+        // With an empty list of answers, the port is closed and refuses the connection.
         for answers in [&[NO_ANSWER, TOKEN][..], &[NOT_FOUND, TOKEN], &[NO_IDENTITY, TOKEN], &[]] {
             let entra = entra_with_client(&directory, Some("client-1"), answers).await;
             let failure = origin(&entra).await.expect_err("no token");

@@ -59,7 +59,7 @@ pub(super) fn parse(json: &[u8], now: SystemTime) -> Result<AccessToken, String>
             (None, Some(after)) => now.checked_add(after),
             (None, None) => now.checked_add(LIFETIME_IF_UNKNOWN),
         };
-    let expires_on = expires_on.ok_or("the answer has an expiry that no clock reaches")?;
+    let expires_on = expires_on.ok_or("the expiry in the answer is too far in the future")?;
     Ok(AccessToken::new(token, expires_on))
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_read_is_not_repeated() {
+    fn an_unreadable_answer_is_not_repeated_in_the_error() {
         for json in [r#"{"access_token":"s3cret\n"}"#, r#"{"access_token":""}"#, "s3cret", r#"["s3cret"]"#] {
             let error = parse(json.as_bytes(), UNIX_EPOCH).unwrap_err();
             assert!(!error.contains("s3cret"), "{error}");

@@ -48,7 +48,7 @@ pub(crate) fn render<T>(columns: &[Column<T>], rows: &[T], now_ms: u64) -> Strin
     aligned(&lines, &sides)
 }
 
-/// A table whose columns depend on the data; an empty text without columns.
+/// A table whose columns depend on the data; an empty text if there are no columns.
 pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
     if heads.is_empty() {
         return String::new();

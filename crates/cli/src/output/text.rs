@@ -18,7 +18,7 @@ pub(crate) fn age(ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// A duration in its largest unit.
+/// A duration in its largest unit, rounded down.
 pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -30,7 +30,7 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// A time, for JSON and for details.
+/// A time in milliseconds since 1970 as RFC 3339 in UTC, for JSON and for details.
 pub(crate) fn time(ms: u64) -> String {
     timestamp::format_ms(ms)
 }

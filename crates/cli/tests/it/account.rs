@@ -13,8 +13,8 @@ use crate::program::{RunningServer, command, text};
 /// A key that no server here has.
 const SECRET: &str = "c2VjcmV0IGtleSBvZiBtaW5l";
 
-/// Runs a command, which must end with this exit code, and returns its standard output. Neither
-/// output has the key.
+/// Runs a command and returns its standard output. The command must end with this exit code, its
+/// standard error must contain `error`, and neither output may contain [`SECRET`].
 fn check(command: &mut Command, code: i32, error: &str) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the binary runs");
     let (stdout, stderr) = (text(&stdout), text(&stderr));

@@ -35,6 +35,7 @@ const CLIENTS: usize = 16;
 const AUDITORS: usize = 2;
 
 const ACCOUNTS: u32 = 1000;
+/// The balance of each account at the start.
 const BALANCE: i64 = 100;
 const TOTAL: i64 = ACCOUNTS as i64 * BALANCE;
 
@@ -101,7 +102,8 @@ fn check_counts(server: &CrashingServer, counts: &Counts, audits: u64) {
     assert!(counts.sent_again > 2 && counts.replayed > 2, "{counts:?}");
 }
 
-/// Opens all accounts in one transaction.
+/// Opens all accounts in one transaction. It has more operations than the client library allows by
+/// default.
 async fn open_accounts(client: &Client, places: &Places) {
     let mut opening = client.write_transaction().with_limits(false);
     for number in 0..ACCOUNTS {

@@ -18,8 +18,10 @@ pub(crate) use self::places::{Places, distinct_numbers};
 use crate::kills::kill;
 use crate::program::{RunningServer, command, own_host};
 
-/// The faults of a running server, the lost answers first. A client finds out the outcome of most
-/// of these requests by itself: it sends them again with the same token.
+/// The faults of a running server, the lost answers first. The others refuse the transaction or lose
+/// the request. A client finds out the outcome of most of these requests by itself: it sends them
+/// again with the same token. 500/5411: the ledger failed. 449/5352: the transaction with this token
+/// is still running. 408: a timeout.
 const FAULTS: [&str; 5] = [
     r#""drop":"after","probability":0.04"#,
     r#""status":500,"subStatus":5411,"when":"after","probability":0.02"#,
@@ -38,7 +40,8 @@ const RUN_TIMES: (Duration, Duration) = (Duration::from_millis(300), Duration::f
 /// after recovery.
 const START_MAX: Duration = Duration::from_millis(60);
 
-/// Longer than a client tries to reach a server that is down: 1.75 s (docs/transactions.md).
+/// Longer than a client tries to reach a server that is down: three retries after 250, 500 and
+/// 1000 ms, so 1.75 s (docs/transactions.md).
 const OUTAGE: Duration = Duration::from_millis(2500);
 
 /// The server, its data directory, and what happened to it.

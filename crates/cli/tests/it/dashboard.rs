@@ -35,7 +35,7 @@ fn dev_starts_a_dashboard_and_redirects_the_explorer_to_it() {
 }
 
 #[test]
-fn a_server_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
+fn dev_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
     let scratch = ScratchDirectory::new();
     let mut dev = command(&scratch, &["dev", "--port", "0"]);
     let server = RunningServer::start(dev.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ="));
@@ -66,8 +66,8 @@ fn sign_in_file(output: &str, dashboard: &str) -> PathBuf {
     file
 }
 
-/// Story of a bug: the link with the token was in the log of `server --explorer`, which more people
-/// can read than may use the account.
+/// Story of a bug: the link with the token was in the log of `server --explorer`. People who may not
+/// use the account may be able to read that log.
 #[test]
 fn the_links_of_two_servers_are_in_two_files_and_not_in_their_logs() {
     let scratch = ScratchDirectory::new();

@@ -4,6 +4,8 @@ use perihelion_testkit::ScratchDirectory;
 
 use crate::program::{command, run, text};
 
+/// Every fourth order has an address that the carrier does not know: two of nine orders are refunded.
+/// Two workers start, because the first one is killed.
 #[test]
 fn the_demo_kills_its_worker_and_completes_every_order_once() {
     let output = run(&["demo", "--orders", "9"]);
@@ -19,6 +21,7 @@ fn the_demo_kills_its_worker_and_completes_every_order_once() {
     assert!(stdout.contains("round trips"), "{stdout}");
 }
 
+/// One run has a directory, and one has none. A third run refuses the directory, which is not empty then.
 #[test]
 fn the_demo_keeps_its_workflows_only_in_a_given_directory() {
     let scratch = ScratchDirectory::new();

@@ -33,8 +33,8 @@ fn endpoint_that_answers(status: &'static str, skew_seconds: i64) -> String {
     endpoint_with(skew_seconds, move |_, _| (status, "{}"))
 }
 
-/// Starts a program whose answers, a status and a body, follow from the request and from the number
-/// of requests before it.
+/// Starts a program that computes each answer, a status and a body, from the request and from the
+/// number of requests before it. Its dates differ by `skew_seconds` from this machine's date.
 fn endpoint_with(
     skew_seconds: i64,
     answer: impl Fn(&str, usize) -> (&'static str, &'static str) + Send + 'static,
@@ -47,7 +47,8 @@ fn endpoint_with(
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
             let Ok(read) = stream.read(&mut request) else { continue };
-            // Without HTTP/2 the connection is closed, and the client tries HTTP/1.1.
+            // This program does not speak HTTP/2. It refuses the preface of HTTP/2, and the client
+            // tries HTTP/1.1.
             if request[..read].starts_with(b"PRI ") {
                 let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
                 continue;
@@ -57,7 +58,7 @@ fn endpoint_with(
             let (status, body) = answer(&text(&request[..read]), count);
             count += 1;
             let length = body.len();
-            // Each connection has one request, so that the listener sees all of them.
+            // The connection is closed after one answer, so this loop sees every request.
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -140,6 +141,7 @@ fn an_untrusted_certificate_is_a_problem_of_tls() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// The container of the workflows does not exist in the directory, which is only a warning.
 #[test]
 fn a_data_directory_is_checked_without_an_endpoint() {
     let (scratch, data) = (ScratchDirectory::new(), ScratchDirectory::new());
@@ -152,5 +154,5 @@ fn a_data_directory_is_checked_without_an_endpoint() {
     assert_eq!(found(&output, "container").0, "warning");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = doctor(&["--data", "/nowhere"]);
-    assert_eq!(output.status.code(), Some(6));
+    assert_eq!(output.status.code(), Some(6), "the directory does not exist");
 }

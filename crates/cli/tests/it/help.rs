@@ -2,6 +2,7 @@
 
 use crate::program::{run, text};
 
+/// Options of both `dev` and `server`.
 const SERVE_OPTIONS: [&str; 31] = [
     "--port",
     "--host",
@@ -36,6 +37,7 @@ const SERVE_OPTIONS: [&str; 31] = [
     "--log",
 ];
 
+/// The variables of Microsoft's emulator image, which `server` reads.
 const IMAGE_VARIABLES: [&str; 14] = [
     "PORT",
     "PROTOCOL",

@@ -40,14 +40,14 @@ enum Mistake {
     SeparateReads,
     /// A list that was read is replaced without a precondition.
     UncheckedReplace,
-    /// Only the lists that are written have preconditions, not all that were read.
+    /// The lists that are appended to have preconditions. The lists that were only read have none.
     UncheckedReads,
     /// Each list is written in a transaction of its own. When one is aborted, the client
     /// believes that nothing was written.
     SeparateWrites,
 }
 
-/// Runs the clients until the time is up, and reads all lists at the end. Returns the history.
+/// Runs the clients until the time is up, and reads all lists at the end.
 async fn run(server: CrashingServer, mistake: Mistake, seed: u64, load: Duration, has_crashes: bool) -> Run {
     let mut random = Random::new(seed);
     let client = server.client().await;

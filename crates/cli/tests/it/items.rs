@@ -3,7 +3,7 @@
 use crate::dev_server::DevServer;
 use crate::program::text;
 
-/// Doubles in the shortest text that means them. serde_json reads most doubles of 17 digits exactly only
+/// Doubles, each as the shortest text that is parsed as this double. serde_json reads most doubles of 17 digits exactly only
 /// with its feature `float_roundtrip`.
 const DOUBLES: [&str; 4] =
     ["0.9452706955539223", "0.43636363636363634", "1.7976931348623157e+308", "5.551115123125783e-17"];

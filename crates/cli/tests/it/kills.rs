@@ -57,8 +57,8 @@ const HEAVY_ONE_IN: u64 = 20;
 /// (docs/storage.md).
 const HEAVY_BYTES: u64 = 17 * 1024 * 1024;
 
-/// The longest run until the log is full. A debug build on a busy machine needs a
-/// tenth of this time.
+/// The longest time until the clients of a heavy run have filled the log. A debug build on a
+/// busy machine needs a tenth of this time.
 const HEAVY_RUN_MAX: Duration = Duration::from_secs(30);
 
 /// The most physical partitions. Each of them makes an audit slower.
@@ -219,6 +219,7 @@ async fn split(address: SocketAddr, range: String) {
     let _ = HttpClient::new(address).send(&call).await;
 }
 
+/// Kills a server with SIGKILL. Fails if the server had ended before.
 pub(crate) fn kill(server: RunningServer) {
     server.signal("KILL");
     let (status, log) = server.wait_for_end();

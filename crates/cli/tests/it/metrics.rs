@@ -1,5 +1,5 @@
-//! Tests of the names of metrics (`docs/metrics.md` lists all of them, and the Grafana dashboard uses
-//! no others), and of the exports to a collector of OpenTelemetry.
+//! Tests of the names of metrics (`docs/metrics.md` and the Grafana dashboard have all of them, and no
+//! others), and of the exports to a collector of OpenTelemetry.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ fn repository_file(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).expect("a file")
 }
 
-/// The names that a server, a provider and a dashboard write.
+/// The names of all metrics that a server, a provider and a dashboard write.
 fn written() -> BTreeSet<String> {
     let dev = DevServer::start();
     let output = dev.run(&["metrics"]);
@@ -31,8 +31,8 @@ fn written() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The names of our metrics in a text, without the suffixes of histograms.
-fn named(text: &str) -> BTreeSet<String> {
+/// The names of our metrics in a text. `_bucket`, the suffix of a histogram, is removed.
+fn names_in(text: &str) -> BTreeSet<String> {
     let pattern = Regex::new(r"\b(perihelion|duroxide_cdb)_[a-z_]+\b").expect("a pattern");
     let found = pattern.find_iter(text).map(|found| found.as_str());
     found.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
@@ -44,7 +44,7 @@ fn the_documentation_and_the_grafana_dashboard_have_exactly_the_names_that_are_w
     assert!(written.len() > 20, "{written:?}");
     let listed: String =
         repository_file("docs/metrics.md").lines().filter(|line| line.starts_with("| `")).collect();
-    assert_eq!(named(&listed), written, "docs/metrics.md lists other names");
+    assert_eq!(names_in(&listed), written, "docs/metrics.md lists other names");
 
     let dashboard: Value =
         serde_json::from_str(&repository_file("packaging/grafana/perihelion.json")).expect("JSON");
@@ -52,12 +52,12 @@ fn the_documentation_and_the_grafana_dashboard_have_exactly_the_names_that_are_w
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let queries: Vec<&str> = targets.filter_map(|target| target["expr"].as_str()).collect();
     assert!(queries.len() > 15, "{queries:?}");
-    let used = named(&queries.join("\n"));
+    let used = names_in(&queries.join("\n"));
     assert!(used.is_subset(&written), "unknown: {:?}", used.difference(&written));
     assert!(written.is_subset(&used), "not shown: {:?}", written.difference(&used));
 }
 
-/// A collector that takes one export. Returns the request's first line and its body.
+/// Takes one export, as a collector does. Returns the request's first line and its body.
 fn take_export(collector: &TcpListener) -> (String, Value) {
     let (stream, _) = collector.accept().expect("a connection");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -111,7 +111,10 @@ fn a_server_works_and_ends_without_its_collector() {
     let (status, errors) = server.wait_for_end();
     assert!(status.success(), "{errors}");
     assert_eq!(errors.matches("metrics were not exported").count(), 1, "{errors}");
+}
 
+#[test]
+fn an_endpoint_of_a_collector_that_is_not_a_url_is_wrong_usage() {
     let refused = run(&["dev", "--port", "0", "--otlp-endpoint", "collector"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("write it like http://127.0.0.1:4318"));
@@ -129,5 +132,6 @@ fn a_collector_that_does_not_answer_does_not_delay_the_end_of_a_server() {
     server.signal("TERM");
     let (status, errors) = server.wait_for_end();
     assert!(status.success(), "{errors}");
+    // An ordinary export may take 5 s. The server must not wait for it.
     assert!(started_at.elapsed() < Duration::from_secs(4), "{:?}", started_at.elapsed());
 }

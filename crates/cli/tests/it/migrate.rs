@@ -1,5 +1,5 @@
 //! Tests of `perihelion migrate` as an operator runs it, against a server with a
-//! container of the published crate.
+//! container of the published crate, duroxide-cdb 0.1.10.
 
 use std::process::Output;
 
@@ -51,6 +51,7 @@ fn a_container_is_moved_once_and_never_while_it_is_in_use() {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(create_published_container(&endpoint));
     let run = |arguments: &[&str]| migrate(&endpoint, EMULATOR_KEY, arguments);
+    // The documents were written a moment ago, so the container counts as in use.
     check(&run(&[]), 1, "", "is in use");
     let sum = "16 instances with 101 events, 7 messages and 44 activities";
     check(&run(&["--dry-run", "--force"]), 0, &format!("would move {sum}"), "");

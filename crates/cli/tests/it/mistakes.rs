@@ -10,7 +10,7 @@ use perihelion_testkit::ScratchDirectory;
 use crate::dev_server::DevServer;
 use crate::program::{RunningServer, command, text};
 
-/// A key that no server here has.
+/// A key. No error may contain it.
 const SECRET: &str = "c2VjcmV0IGtleSBvZiBtaW5l";
 
 /// Checks the exit code, and that standard error has these words, but no name of a Rust type and no key.
@@ -47,7 +47,7 @@ fn the_error_about_a_workflow_that_stays_pending_says_that_no_worker_is_alive() 
 }
 
 #[test]
-fn what_does_not_exist_has_exit_code_six_in_every_command() {
+fn a_missing_container_or_data_directory_ends_a_command_with_exit_code_six() {
     let dev = DevServer::start();
     let file = dev.scratch.path().join("transaction.json");
     let operation = r#"{"do": "delete", "in": "nope/nope", "key": 1, "id": "1"}"#;
@@ -74,7 +74,7 @@ fn a_broken_connection_string_is_wrong_usage() {
 }
 
 #[test]
-fn an_address_in_use_has_its_own_exit_code_in_the_dashboard_too() {
+fn the_dashboard_ends_with_the_exit_code_of_an_address_in_use() {
     let dev = DevServer::start();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();

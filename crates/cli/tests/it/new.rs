@@ -47,7 +47,8 @@ fn start_worker(endpoint: &str) -> Worker {
     Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the worker starts"))
 }
 
-/// The commands of the README in a new project, block by block.
+/// The commands of the README in a new project, block by block: the programs to start, the first
+/// commands for a workflow, and its last ones.
 fn commands_of_readme() -> [Vec<String>; 3] {
     let readme = include_str!("../../templates/app/README.md");
     let blocks = Block::all(readme).into_iter();
@@ -59,8 +60,8 @@ fn commands_of_readme() -> [Vec<String>; 3] {
 /// while its workflow waits, another one is started, and the workflow is followed in the dashboard.
 #[test]
 fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_the_dashboard() {
-    let [terminals, look, finish] = commands_of_readme();
-    assert_eq!(terminals, ["perihelion dev", "cargo run"], "the server, and the worker of this test");
+    let [programs, first_commands, last_commands] = commands_of_readme();
+    assert_eq!(programs, ["perihelion dev", "cargo run"], "the server, and the worker of this test");
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = server.endpoint();
@@ -77,15 +78,15 @@ fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_t
     let worker = start_worker(&endpoint);
     // The worker creates the container when it starts.
     wait_until("the container is listed", || run("perihelion container list").contains("duroxide"));
-    for command_text in look {
+    for command_text in first_commands {
         run(&command_text);
     }
     wait_until("the dashboard shows the custom status", || page().contains("waits for payment"));
     assert!(page().contains("Running"));
     drop(worker);
     let _worker = start_worker(&endpoint);
-    let outputs: Vec<String> = finish.iter().map(|command_text| run(command_text)).collect();
-    assert_eq!(outputs[1], "lamp is reserved, paid with card\n", "{finish:?}");
+    let outputs: Vec<String> = last_commands.iter().map(|command_text| run(command_text)).collect();
+    assert_eq!(outputs[1], "lamp is reserved, paid with card\n", "{last_commands:?}");
     wait_until("the dashboard shows the end of the workflow", || {
         let page = page();
         page.contains("Completed") && page.contains("lamp is reserved, paid with card")

@@ -4,13 +4,14 @@
 //! the server of a `World`, and every command must succeed. A block that is not run has a mark on
 //! the line before it, `<!-- not run: why -->`. The reason is for the next author, so it must have a
 //! minimum length. The commands of `docs/cli.md` are run by `verbs`, which also compares their
-//! output. Commands within sentences, as code spans, are parsed by the program, and those with `curl` are
-//! run after the blocks of their page. Blocks in other languages have marks (`code`).
+//! output. Commands within sentences, as code spans, are only parsed by the program. Those with `curl`
+//! are run after the blocks of their page. Blocks in other languages have marks that say what runs
+//! them (`code`).
 //!
 //! A reader's machine has the program on its path and its server on port 8081. Here the path leads
 //! to the program under test, and 8081 is replaced by the port of the world's server. The test ends
-//! a command that runs until Ctrl-C when the command works: a server when it listens, `--watch`
-//! after a line.
+//! a command that runs until Ctrl-C as soon as the command works: a server when it listens, `--watch`
+//! when it has printed a line.
 
 mod block;
 mod code;
@@ -48,6 +49,7 @@ fn manuals() -> Vec<PathBuf> {
     pages
 }
 
+/// The files of `docs/`, README.md and CONTRIBUTING.md.
 fn documents() -> Vec<PathBuf> {
     let mut pages = manuals();
     pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
@@ -108,6 +110,7 @@ fn a_block_that_is_not_run_says_why() {
 #[test]
 fn the_program_understands_every_command_within_a_sentence() {
     let scratch = ScratchDirectory::new();
+    // What the program prints if it refuses a command line, which ends with `--help`.
     let refusal = |help: &str| {
         let mut shell = std::process::Command::new("sh");
         let program = env!("CARGO_BIN_EXE_perihelion");
@@ -116,6 +119,7 @@ fn the_program_understands_every_command_within_a_sentence() {
         let output = shell.output().expect("a shell");
         (!output.status.success()).then(|| crate::program::text(&output.stderr))
     };
+    // The command lines, each with the place of its span.
     let mut places: Vec<(String, String)> = Vec::new();
     for page in documents() {
         for command in inline::commands(&text_of(&page), "perihelion") {
@@ -123,7 +127,7 @@ fn the_program_understands_every_command_within_a_sentence() {
             places.extend(inline::help_of(&command.text).into_iter().map(|help| (help, place.clone())));
         }
         for command in inline::commands(&text_of(&page), "cargo") {
-            // Without a package, cargo runs this program.
+            // Without `-p`, `cargo run` runs the program `perihelion`.
             let arguments = command.text.split_once(" -- ").map(|(_, arguments)| arguments);
             let is_own = command.text.starts_with("cargo run ") && !command.text.contains(" -p ");
             let Some(arguments) = arguments.filter(|_| is_own) else { continue };
@@ -142,7 +146,7 @@ fn the_program_understands_every_command_within_a_sentence() {
 }
 
 #[test]
-fn a_block_of_code_says_what_runs_it_or_why_nothing_does() {
+fn every_block_of_code_has_a_valid_mark() {
     let mut objections = Vec::new();
     for page in documents() {
         let name = page.file_name().and_then(|name| name.to_str()).expect("a name");
@@ -182,7 +186,7 @@ fn the_banner_in_readme_is_the_banner_of_the_program() {
     let (shown, _) = shown.split_once("```").expect("the end of the block");
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    // The carriage return of the last line cannot be seen.
+    // README.md does not show the carriage return at the end of the last line.
     let banner = server.banner().replace('\r', "");
     let banner = banner.replace(&scratch.path().display().to_string(), "~/.cache");
     // Ports, times and versions differ.

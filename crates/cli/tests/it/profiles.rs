@@ -2,8 +2,8 @@
 
 use toml::Table;
 
-/// `dist` inherits the release profile with its list of packages that are not optimised. Such a package
-/// would stay so in releases and benchmarks if `dist` did not name it again.
+/// The profile `release` lists packages that are not optimised. The profile `dist`, which builds releases
+/// and benchmarks, inherits this list. So `dist` must name each of these packages again.
 #[test]
 fn the_profile_of_releases_optimises_every_package() {
     let manifest: Table = include_str!("../../../../Cargo.toml").parse().expect("TOML");

@@ -29,7 +29,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An address of its own in the loopback network: no other test is given a port of it.
+/// A loopback address that no other test uses. So no other test is given one of its ports.
 pub(crate) fn own_host() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let process = std::process::id();

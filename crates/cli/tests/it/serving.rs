@@ -42,6 +42,7 @@ fn every_region_has_an_address_in_the_banner_and_answers_there() {
         let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the region listens");
         assert!(get(stream, "/ready").starts_with("HTTP/1.1 200 "), "{name}");
     }
+    // The same region twice, and a delay that is not a time, are wrong usage.
     let output =
         command(&scratch, &["dev", "--regions", "West US,west us"]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -65,6 +66,7 @@ fn the_stream_limit_is_announced_to_http2_clients() {
     stream.read_exact(&mut settings).expect("the settings");
     // MAX_CONCURRENT_STREAMS is setting 3.
     assert!(settings.chunks(6).any(|setting| setting == [0, 3, 0, 0, 0, 20]), "{settings:?}");
+    // A limit of zero is wrong usage.
     let output =
         command(&scratch, &["dev", "--streams-per-connection", "0"]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -130,6 +132,7 @@ fn check_accepts_the_data_of_a_server_and_refuses_a_damaged_file() {
     assert!(text(&output.stdout).contains("no problems"), "{}", text(&output.stdout));
 
     let file = data.join("perihelion.redb");
+    // All bytes are damaged, except for the first page of the file.
     let mut bytes = std::fs::read(&file).expect("the data file");
     let end = bytes.len();
     for byte in &mut bytes[4096..end] {
@@ -148,7 +151,8 @@ fn a_server_that_can_no_longer_write_its_data_ends_with_its_own_exit_code() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data");
     let arguments = ["server", "--port", "0", "--data", &data.display().to_string()].map(str::to_owned);
-    // No file may be longer than 4 MB. Without the trap the system would end the program.
+    // No file may be longer than 4 MB (8192 blocks of 512 bytes). Without the trap, the signal XFSZ
+    // would end the program.
     let script = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\"";
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", script, env!("CARGO_BIN_EXE_perihelion")]).args(arguments);
@@ -218,7 +222,7 @@ fn a_secret_key_is_never_printed() {
 }
 
 #[test]
-fn a_key_file_is_read_and_shown_only_on_request() {
+fn the_key_of_a_key_file_is_shown_on_request() {
     let scratch = ScratchDirectory::new();
     let file = scratch.path().join("key");
     std::fs::write(&file, format!("{OWN_KEY}\n")).expect("a key file");
@@ -266,7 +270,7 @@ fn variables_and_arguments_of_the_emulator_image_are_accepted() {
 /// The modules of Testcontainers for the image wait for a line of the log or for a health path, and
 /// then fetch the certificate authority, which they put into a trust store.
 #[test]
-fn a_server_has_the_lines_and_paths_that_test_containers_wait_for_and_fetch() {
+fn a_server_prints_the_lines_and_answers_the_paths_that_testcontainers_needs() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["server", "--port", "0"]));
     let lines: Vec<String> = server.banner().lines().map(str::to_owned).collect();

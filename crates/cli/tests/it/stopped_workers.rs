@@ -1,5 +1,5 @@
-//! Tests of what is said about workers of a data directory. A command with `--data` has opened the
-//! directory itself, so nothing else runs on it, whatever recent heartbeats say.
+//! Tests of what a command with `--data` says about workers. The command has opened the data directory
+//! itself, so nothing else runs on it, whatever recent heartbeats say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::program::{RunningServer, TIMEOUT, command, text};
 
 /// Story of a bug: a worker that was stopped was shown as alive for as long as its last heartbeat was
-/// recent, and a wait for a workflow said that the workflow goes on.
+/// recent, and `workflow wait` said that the workflow goes on.
 #[test]
 fn no_worker_is_alive_on_a_data_directory_that_the_command_has_open() {
     let scratch = ScratchDirectory::new();

@@ -141,7 +141,7 @@ fn a_small_throughput_causes_throttled_answers() {
 }
 
 #[test]
-fn a_failed_orchestration_is_reported_and_ends_with_an_error() {
+fn a_run_with_failed_orchestrations_reports_them_and_ends_with_an_error() {
     let arguments = ["--concurrency", "1", "--orchestrations", "4", "--activity-time", "50ms"];
     let output = run(&[&["stress", "-o", "json", "--timeout", "1ms"], &arguments[..]].concat());
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -200,7 +200,7 @@ fn wrong_arguments_are_explained() {
 }
 
 #[test]
-fn an_account_that_does_not_answer_is_named_without_its_key() {
+fn the_error_for_an_account_that_does_not_answer_does_not_contain_its_key() {
     let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
     let output = run(&["stress", "--endpoint", "http://127.0.0.1:1", "--key", secret]);
     let err = text(&output.stderr);
@@ -235,6 +235,7 @@ fn a_named_container_that_exists_keeps_everything_but_the_instances_of_the_run()
     assert!(text(&output.stderr).contains("removing 12 instances"), "{}", text(&output.stderr));
     let left = account.documents(&container);
     assert_eq!(left.iter().map(|document| &document["id"]).collect::<Vec<_>>(), ["note"], "{left:?}");
+    // `--throughput` is only for a container that the run creates.
     let refused = account.run(&[&named[..], &["--throughput", "400"]].concat());
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("exists"), "{}", text(&refused.stderr));
@@ -261,13 +262,13 @@ fn a_container_with_unfinished_workflows_is_refused() {
     assert_eq!(account.documents(&container), before);
 }
 
-/// So many past executions that counting them takes more than 200 RU, after which a count by the
-/// provider's `get_system_metrics` stops.
+/// The past executions of the large container. Counting them costs more than 200 RU, the limit of one
+/// call of the provider's `get_system_metrics`.
 const PAST_EXECUTIONS: usize = 15_000;
 
-/// Story of two bugs: the check counted running workflows, and a count ends early in a large container, so
-/// a running workflow behind that place was not seen. And the check opened a provider, which switched the
-/// time to live of the container on before the container was refused.
+/// Story of two bugs. First, the check called `get_system_metrics`, which counted only the first part of a
+/// large container, so the check missed a running workflow in the rest. Second, the check opened a
+/// provider, and the provider turned on the container's time to live before the container was refused.
 #[test]
 fn a_large_container_with_a_running_workflow_is_refused_and_stays_as_it_is() {
     let account = Account::start();

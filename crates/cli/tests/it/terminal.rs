@@ -63,11 +63,11 @@ impl Terminal {
         Terminal { child, keyboard, drawn, screen: String::new() }
     }
 
-    /// Waits until what was drawn is as expected.
-    fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
-        let until = Instant::now() + TIMEOUT;
-        while !is_so(&self.screen) {
-            match self.drawn.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    /// Waits until what was drawn is as expected. `what` describes it, for the failure.
+    fn wait_until(&mut self, what: &str, is_expected: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !is_expected(&self.screen) {
+            match self.drawn.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(bytes) => self.screen.push_str(&text(&bytes)),
                 Err(error) => panic!("{what}: {error}, only {:?}", self.screen),
             }
@@ -81,8 +81,8 @@ impl Terminal {
 
     /// Waits until the program has ended. Returns its exit code and all that was drawn.
     fn end(mut self) -> (Option<i32>, String) {
-        let until = Instant::now() + TIMEOUT;
-        while let Ok(bytes) = self.drawn.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let deadline = Instant::now() + TIMEOUT;
+        while let Ok(bytes) = self.drawn.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             self.screen.push_str(&text(&bytes));
         }
         (self.child.wait().expect("an exit status").code(), self.screen)
@@ -106,12 +106,12 @@ fn a_watched_list_is_drawn_again_in_its_place() {
     // A hostile id, which would colour the terminal.
     dev.succeed(&["workflow", "start", "hello", "--id", "red\x1b[31m"]);
     let mut terminal = Terminal::start(&dev, &["workflow", "list", "--watch=100ms"]);
-    terminal.until("two screens", |drawn| screens(drawn).len() > 2);
+    terminal.wait_until("two screens", |drawn| screens(drawn).len() > 2);
     dev.succeed(&["workflow", "start", "hello", "--id", "hello-2"]);
-    terminal.until("the new workflow", |drawn| {
+    terminal.wait_until("the new workflow", |drawn| {
         screens(drawn).last().is_some_and(|screen| screen.contains("hello-2"))
     });
-    // What is drawn after Ctrl-C may have its echo in it.
+    // After Ctrl-C the terminal may draw `^C`, so the test looks only at what was drawn before.
     let drawn = terminal.screen.clone();
     terminal.press(CTRL_C);
     let (code, all) = terminal.end();
@@ -137,7 +137,7 @@ fn a_question_is_answered_in_a_terminal() {
         [("no\n", 1, "nothing was done"), ("\n", 1, "nothing was done"), ("yes\n", 0, "hello-1   deleted")]
     {
         let mut terminal = Terminal::start(&dev, &["workflow", "delete", "hello-1"]);
-        terminal.until("the question", |drawn| drawn.ends_with("Type yes to go on: "));
+        terminal.wait_until("the question", |drawn| drawn.ends_with("Type yes to go on: "));
         terminal.press(answer);
         let (code, drawn) = terminal.end();
         assert_eq!(code, Some(expected), "{drawn:?}");

@@ -35,6 +35,7 @@ fn check(output: &Output, code: i32, stdout_parts: &[&str], stderr_part: &str) {
     assert!(err.contains(stderr_part), "{err}");
 }
 
+/// A file that moves 6 from ada to bob, if ada has at least 6.
 fn transfer() -> String {
     let by = |amount: i64| json!([{"op": "incr", "path": "/balance", "value": amount}]);
     json!({"operations": [
@@ -70,7 +71,7 @@ fn a_file_is_committed_once_and_its_outcome_is_shown() {
     let errors = text(&first.stderr);
     let token = errors.lines().find_map(|line| line.strip_prefix("token ")).expect("a token").to_owned();
     check(&transaction(&endpoint, &transfer(), &["--token", &token]), 0, &["committed"], &token);
-    assert_eq!((balance("ada"), balance("bob")), (4, 16), "the token is applied once");
+    assert_eq!((balance("ada"), balance("bob")), (4, 16), "the transaction is applied once");
 
     let refused = transaction(&endpoint, &transfer(), &[]);
     // 412 is the status of the condition, 453 that of the operation that was rolled back.
@@ -84,7 +85,7 @@ fn a_file_is_committed_once_and_its_outcome_is_shown() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_the_operation_that_is_wrong() {
+fn a_wrong_file_is_refused_with_the_reason() {
     let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     let with = |operation: Value| json!({"operations": [operation]}).to_string();
@@ -97,15 +98,15 @@ fn a_wrong_file_is_refused_with_the_operation_that_is_wrong() {
         (with(json!({"do": "create", "in": "a/b", "key": 1})), "needs a `document`"),
         (
             with(json!({"do": "create", "in": "a/b", "key": 1, "id": "1", "document": {"id": "1"}})),
-            "operation 0: a create has no `id`",
+            "operation 0: a create does not take `id`",
         ),
         (
             with(json!({"do": "upsert", "in": "a/b", "key": 1, "id": "2", "document": {"id": "1"}})),
-            "has no `id`",
+            "does not take `id`",
         ),
         (
             with(json!({"do": "delete", "in": "a/b", "key": 1, "id": "1", "document": {}})),
-            "has no `document`",
+            "does not take `document`",
         ),
         (
             json!({"operations": [{"do": "read", "in": "a/b", "key": 1, "id": "1"},

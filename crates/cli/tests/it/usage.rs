@@ -29,9 +29,8 @@ fn invalid_options_are_wrong_usage() {
     check(&["dev", "--enable-explorer", "false"], &["--enable-explorer"]);
 }
 
-/// Story of a bug: these names and ids were sent, and the account refused them. The exit code was that of
-/// a failure while running, or that of a thing that does not exist. Nothing listens at port 1 of this
-/// machine, so exit code 2 says that no request was sent.
+/// Story of a bug: these names and ids were sent, and the account refused them. The exit code was 1 or 6.
+/// Nothing listens at port 1 of this machine, so exit code 2 says that no request was sent.
 #[test]
 fn names_and_ids_that_cannot_exist_are_wrong_usage() {
     let check = |arguments: &[&str], words: &[&str]| {
@@ -85,10 +84,10 @@ fn an_unknown_option_is_never_the_payload_of_an_event() {
     }
 }
 
-/// Story of a bug: these commands printed one JSON document after the other. Nothing listens at port 1
-/// of this machine.
+/// Story of a bug: with `-o json`, which promises one JSON document, these commands printed one document
+/// after the other. Nothing listens at port 1 of this machine.
 #[test]
-fn one_json_document_is_refused_where_it_would_have_no_end() {
+fn a_command_that_runs_until_ctrl_c_refuses_to_print_one_json_document() {
     for verb in [
         &["feed", "tail"][..],
         &["queue", "list", "--watch"],
@@ -104,9 +103,9 @@ fn one_json_document_is_refused_where_it_would_have_no_end() {
     }
 }
 
-/// An invalid name in a variable is refused by the commands that use it.
+/// An invalid name in a variable is refused by the commands that use the variable. `migrate` does not.
 #[test]
-fn a_name_of_the_environment_is_checked_too() {
+fn the_name_of_a_container_in_a_variable_is_checked() {
     let scratch = ScratchDirectory::new();
     let run_with_variable = |arguments: &[&str]| {
         let arguments = [arguments, &["--endpoint", "http://127.0.0.1:1"]].concat();

@@ -8,7 +8,7 @@
 //! until Ctrl-C ends with `^C` and the beginning of the line after which it is interrupted. The commands of a
 //! file run in order in a `World` of their own. Times, ages, charges and random ids are replaced,
 //! and gaps between columns count as two spaces: widths have tests of their own.
-//! A new verb needs one file there. The blocks of `docs/cli.md` are checked the same way.
+//! A new verb needs one file in that directory. The blocks of `docs/cli.md` are checked the same way.
 //!
 //! `PERIHELION_BLESS=1 cargo nextest run -p perihelion --test it verbs::` writes the output of the
 //! commands into the files.
@@ -125,16 +125,16 @@ const EXEMPTIONS: [(&str, Part, &str); 11] = [
     ("container create", Part::MissingThing, "creates what it names"),
 ];
 
-/// What a transcript has about its verb. [`Written::has`] and [`Written::needs`] are the rules.
-struct Written {
+/// What a transcript has about its verb. [`VerbTranscript::has`] and [`VerbTranscript::needs`] are the rules.
+struct VerbTranscript {
     verb: String,
     /// The command lines of the verb, each with its exit code.
     commands: Vec<(String, i32)>,
     help: String,
 }
 
-impl Written {
-    fn read(verb: &str) -> Written {
+impl VerbTranscript {
+    fn read(verb: &str) -> VerbTranscript {
         let path = directory().join(format!("{}.txt", verb.replace(' ', "-")));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{} is missing", path.display()));
         let mut commands: Vec<(String, i32)> = Vec::new();
@@ -158,7 +158,7 @@ impl Written {
                 help.push('\n');
             }
         }
-        Written { verb: verb.to_owned(), commands, help }
+        VerbTranscript { verb: verb.to_owned(), commands, help }
     }
 
     fn has(&self, part: Part) -> bool {
@@ -214,13 +214,13 @@ fn every_verb_has_a_transcript_with_its_help_its_forms_and_its_errors() {
         Part::WrongKey,
         Part::MissingThing,
     ];
-    for written in verbs.iter().map(|verb| Written::read(verb)) {
+    for transcript in verbs.iter().map(|verb| VerbTranscript::read(verb)) {
         for part in parts {
-            let verb = &written.verb;
+            let verb = &transcript.verb;
             let is_exempt = EXEMPTIONS.iter().any(|(name, of, _)| name == verb && *of == part);
-            let is_needed = written.needs(part) && !is_exempt;
-            assert!(!is_needed || written.has(part), "the transcript of `{verb}` has no {part:?}");
-            assert!(!is_exempt || !written.has(part), "`{verb}` needs no exemption: it has {part:?}");
+            let is_needed = transcript.needs(part) && !is_exempt;
+            assert!(!is_needed || transcript.has(part), "the transcript of `{verb}` has no {part:?}");
+            assert!(!is_exempt || !transcript.has(part), "`{verb}` needs no exemption: it has {part:?}");
         }
     }
     for (verb, _, reason) in EXEMPTIONS {

@@ -8,7 +8,7 @@ use crate::dev_server::DevServer;
 use crate::program::{command, signal, text};
 use crate::verbs::World;
 
-/// Ends a command with a signal. It succeeds.
+/// Interrupts a command, which must then end with success.
 fn interrupt(mut command: Child) {
     signal(&command, "INT");
     assert_eq!(command.wait().expect("an exit status").code(), Some(0));
@@ -29,7 +29,8 @@ fn a_watched_list_is_shown_again_until_a_signal() {
     interrupt(child);
 }
 
-/// The driver tries a request again for a while. This many refusals last longer.
+/// A rule that refuses 60 queries. The driver repeats a query only a few times, so a command sees
+/// failures.
 const REFUSALS: &str = r#"{"operation":"query","count":60,"status":503}"#;
 
 #[test]
@@ -45,14 +46,16 @@ fn a_watched_list_continues_after_transient_failures() {
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     errors.next().expect("a failure is printed").expect("text");
     dev.succeed(&["manage", "DELETE", "faults"]);
-    // Lines that were printed before the failures may still be in the pipe; a new workflow is not.
+    // Lines that were printed before the failures may still be in the pipe. They do not have the new
+    // workflow.
     dev.succeed(&["workflow", "start", "hello", "--id", "hello-2"]);
     let seen = lines.map(|line| line.expect("text")).any(|line| line.contains("\"instanceId\":\"hello-2\""));
     assert!(seen, "the list was not shown again");
     interrupt(child);
 }
 
-/// As [`REFUSALS`], for the change feed.
+/// A rule that refuses 60 reads of a change feed. The driver repeats a read only a few times, so a
+/// command sees failures.
 const FEED_REFUSALS: &str = r#"{"operation":"change_feed","count":60,"status":503}"#;
 
 #[test]
@@ -147,5 +150,6 @@ fn a_wait_ends_in_time_although_the_account_does_not_answer() {
     dev.server.signal("CONT");
     assert_eq!(status.code(), Some(8), "{last}");
     assert!(last.contains("after 4s"), "{last}");
+    // The driver gives up a hanging read much later.
     assert!(took < Duration::from_secs(12), "{took:?}");
 }

@@ -10,7 +10,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 /// The database of one example, which [`ExampleAccount::close`] deletes.
 pub(crate) struct ExampleAccount {
     pub(crate) database: Database,
-    /// The engine in this process; `None` with an account of the environment.
+    /// The database in this process; `None` with the account of the environment variable.
     embedded: Option<Embedded>,
 }
 
@@ -37,7 +37,7 @@ impl ExampleAccount {
             .await?)
     }
 
-    /// Deletes the database of the example, and closes the engine in this process.
+    /// Deletes the database of the example, and closes the server in this process, if there is one.
     pub(crate) async fn close(self) -> Result<(), Box<dyn Error>> {
         self.database.delete().await?;
         if let Some(embedded) = self.embedded {

@@ -40,7 +40,7 @@ fn has_create_without_delete(batch: &Batch) -> bool {
         .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))
 }
 
-/// The parts of a sent operation that this module reads.
+/// The parts of an operation in the request body that this module reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenOperation<'a> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::execute::read_response;
 use super::*;
 
-fn text(batch: &Batch) -> String {
+fn request_body(batch: &Batch) -> String {
     String::from_utf8(batch.body.clone()).unwrap() + "]"
 }
 
@@ -37,7 +37,7 @@ fn the_request_body_has_the_form_that_the_service_expects() {
         .and_then(|batch| batch.upsert(&json!({"id": "f"})))
         .unwrap();
     assert_eq!(
-        text(&batch),
+        request_body(&batch),
         concat!(
             r#"[{"operationType":"Create","resourceBody":{"id":"a"}},"#,
             r#"{"operationType":"Replace","id":"b","ifMatch":"\"1\"","resourceBody":{"id":"b"}},"#,
@@ -46,7 +46,7 @@ fn the_request_body_has_the_form_that_the_service_expects() {
             r#"{"operationType":"Upsert","resourceBody":{"id":"f"}}]"#
         )
     );
-    assert_eq!((batch.len(), batch.bytes()), (6, text(&batch).len()));
+    assert_eq!((batch.len(), batch.bytes()), (6, request_body(&batch).len()));
 }
 
 #[test]
@@ -55,17 +55,17 @@ fn a_batch_cannot_hold_a_hundred_and_first_operation() {
     for n in 0..Batch::OPERATIONS_MAX {
         batch.read(&n.to_string()).unwrap();
     }
-    let whole = text(&batch);
+    let whole = request_body(&batch);
     assert!(batch.is_full());
     assert!(batch.read("one more").is_err());
-    assert_eq!((batch.len(), text(&batch)), (100, whole));
+    assert_eq!((batch.len(), request_body(&batch)), (100, whole));
 }
 
 #[test]
 fn an_operation_that_does_not_fit_leaves_the_batch_as_it_was() {
     let mut batch = Batch::new("k");
     batch.create(&json!({"id": "a"})).unwrap();
-    let before = text(&batch);
+    let before = request_body(&batch);
     let large = "x".repeat(Batch::BYTES_MAX);
     let error = batch.create(&json!({"id": "b", "text": large})).unwrap_err();
     assert!(error.message().contains("2097152"), "{error}");
@@ -73,9 +73,9 @@ fn an_operation_that_does_not_fit_leaves_the_batch_as_it_was() {
     assert!(batch.create(&unwritable).is_err());
     assert!(batch.delete("").is_err());
     assert!(batch.patch("a", &Patch::new()).is_err());
-    assert_eq!((text(&batch), batch.len()), (before, 1));
+    assert_eq!((request_body(&batch), batch.len()), (before, 1));
     batch.read("a").unwrap();
-    assert!(serde_json::from_str::<serde_json::Value>(&text(&batch)).is_ok());
+    assert!(serde_json::from_str::<serde_json::Value>(&request_body(&batch)).is_ok());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
     let check = |add: &dyn Fn(&mut Batch), expected: Idempotency| {
         let mut batch = Batch::new("k");
         add(&mut batch);
-        assert_eq!(batch.idempotency(), expected, "{}", text(&batch));
+        assert_eq!(batch.idempotency(), expected, "{}", request_body(&batch));
     };
     let document = json!({"id": "a"});
     check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.read("b"))), Idempotency::Idempotent);
@@ -106,6 +106,7 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
         &|batch| drop(batch.delete("a").and_then(|batch| batch.create(&document))),
         Idempotency::NotIdempotent,
     );
+    // The id `"c"` is escaped in the request body.
     let other = json!({"id": "\"c\""});
     check(
         &|batch| drop(batch.create(&document).unwrap().create(&other).unwrap().delete("a")),
@@ -174,7 +175,7 @@ fn results_have_etags_and_documents() {
 }
 
 #[test]
-fn a_response_of_another_length_or_shape_is_refused() {
+fn a_response_without_one_readable_result_per_operation_is_an_error() {
     let mut batch = Batch::new("k");
     batch.read("a").unwrap();
     for body in ["[]", "{}", "", r#"[{"statusCode":"x"}]"#] {

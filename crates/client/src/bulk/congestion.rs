@@ -49,19 +49,19 @@ pub(super) struct Permit {
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// The service answered, and throttled no operation.
+    /// The service throttled no operation, and no operation is sent again after a failure.
     Clean,
     /// The service throttled the request, or some of its operations.
     Throttled {
         /// The wait that the service asks for.
         retry_after: Option<Duration>,
     },
-    /// The request failed for another reason, and is sent again.
+    /// The request or some of its operations failed for another reason, and are sent again.
     Failed,
 }
 
 impl Congestion {
-    /// One request at a time to begin with. A bulk that began with many requests would be
+    /// Begins with a limit of one request. A bulk that began with many requests would be
     /// throttled at once wherever little throughput is provisioned.
     pub(super) fn new(limit_max: u32) -> Self {
         Congestion {

@@ -23,12 +23,12 @@ pub(super) enum Verdict {
         is_ambiguous: bool,
     },
     /// The operation is sent again.
-    Again(Again),
+    Again(RetryReason),
 }
 
 /// Why an operation is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetryReason {
     /// The service throttled it.
     Throttled,
     /// Its physical partition was split, merged or moved.
@@ -52,12 +52,13 @@ pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, re
         Status { code: 200..=299, .. } | status::NOT_MODIFIED | Status { code: 304, .. } => Verdict::Applied,
         // With another sub-status a 404 says nothing about the document.
         status::NOT_FOUND if may_have_applied && operation.is_plain_delete() => Verdict::AlreadyDeleted,
-        status::GONE | Status { code: 410, .. } => Verdict::Again(Again::Moved),
-        status::RESPONSE_FULL => Verdict::Again(Again::ResponseFull),
-        status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),
-        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Verdict::Again(Again::Throttled),
-        status::RETRY_WITH | Status { code: 449, .. } => Verdict::Again(Again::NotTried),
-        // The service failed, or the status is none that it documents. The operation may have been applied.
+        status::GONE | Status { code: 410, .. } => Verdict::Again(RetryReason::Moved),
+        status::RESPONSE_FULL => Verdict::Again(RetryReason::ResponseFull),
+        status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(RetryReason::NotTried),
+        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Verdict::Again(RetryReason::Throttled),
+        status::RETRY_WITH | Status { code: 449, .. } => Verdict::Again(RetryReason::NotTried),
+        // The service failed, or returned a status that it does not document. The operation may have
+        // been applied.
         status::REQUEST_TIMEOUT | Status { code: 408, .. } => lost(operation),
         Status { code: 0..=199 | 500..=u16::MAX, .. } => lost(operation),
         Status { code: 300..=499, .. } => ended(operation, may_have_applied),
@@ -77,23 +78,23 @@ pub(super) fn judge_failure(
         return lost(operation);
     }
     if is_status_gone(error) {
-        return Verdict::Again(Again::Moved);
+        return Verdict::Again(RetryReason::Moved);
     }
     if error.is_throttled() {
-        return Verdict::Again(Again::Throttled);
+        return Verdict::Again(RetryReason::Throttled);
     }
     let is_request_refused = error.status().is_some_and(|status| {
         status.code == status::BAD_REQUEST.code || status.code == status::TOO_LARGE.code
     });
     if is_request_refused && operations > 1 {
-        return Verdict::Again(Again::InSmallerRequest);
+        return Verdict::Again(RetryReason::InSmallerRequest);
     }
     ended(operation, may_have_applied)
 }
 
 /// The verdict on an operation that may have been applied by this attempt.
 pub(super) fn lost(operation: &BulkOperation) -> Verdict {
-    if operation.may_be_repeated() { Verdict::Again(Again::Lost) } else { ended(operation, true) }
+    if operation.may_be_repeated() { Verdict::Again(RetryReason::Lost) } else { ended(operation, true) }
 }
 
 /// The verdict on an operation that is not sent again.
@@ -125,7 +126,7 @@ mod tests {
         let delete = BulkOperation::delete("k", "a").unwrap();
         for code in [408, 500, 503, 0, 999] {
             for repeated in [&upsert, &set, &read, &delete, &create.clone().repeat_if_lost()] {
-                check(repeated, false, code, Verdict::Again(Again::Lost));
+                check(repeated, false, code, Verdict::Again(RetryReason::Lost));
             }
             for once in [&create, &guarded, &increment] {
                 check(once, false, code, Verdict::Ended { is_ambiguous: true });
@@ -152,13 +153,13 @@ mod tests {
     #[test]
     fn operations_that_were_not_tried_are_sent_again() {
         let create = BulkOperation::create("k", &json!({"id": "a"})).unwrap();
-        check(&create, false, 429, Verdict::Again(Again::Throttled));
-        check(&create, false, 410, Verdict::Again(Again::Moved));
-        check(&create, false, 424, Verdict::Again(Again::NotTried));
-        check(&create, false, 449, Verdict::Again(Again::NotTried));
+        check(&create, false, 429, Verdict::Again(RetryReason::Throttled));
+        check(&create, false, 410, Verdict::Again(RetryReason::Moved));
+        check(&create, false, 424, Verdict::Again(RetryReason::NotTried));
+        check(&create, false, 449, Verdict::Again(RetryReason::NotTried));
         check(&create, false, 413, Verdict::Ended { is_ambiguous: false });
         let cut = judge_result(&create, false, status::RESPONSE_FULL);
-        assert_eq!(cut, Verdict::Again(Again::ResponseFull));
+        assert_eq!(cut, Verdict::Again(RetryReason::ResponseFull));
     }
 
     #[test]
@@ -174,11 +175,11 @@ mod tests {
             Error::batch_refused(0, Status::from(code), String::new(), response)
         };
         let bad = refused(400);
-        assert_eq!(judge_failure(&create, false, 2, &bad), Verdict::Again(Again::InSmallerRequest));
+        assert_eq!(judge_failure(&create, false, 2, &bad), Verdict::Again(RetryReason::InSmallerRequest));
         assert_eq!(judge_failure(&create, false, 1, &bad), Verdict::Ended { is_ambiguous: false });
         assert_eq!(judge_failure(&create, true, 1, &bad), Verdict::Ended { is_ambiguous: true });
         assert_eq!(judge_failure(&create, false, 2, &refused(403)), Verdict::Ended { is_ambiguous: false });
-        assert_eq!(judge_failure(&create, false, 2, &refused(429)), Verdict::Again(Again::Throttled));
-        assert_eq!(judge_failure(&create, false, 2, &refused(410)), Verdict::Again(Again::Moved));
+        assert_eq!(judge_failure(&create, false, 2, &refused(429)), Verdict::Again(RetryReason::Throttled));
+        assert_eq!(judge_failure(&create, false, 2, &refused(410)), Verdict::Again(RetryReason::Moved));
     }
 }

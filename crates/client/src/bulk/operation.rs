@@ -13,8 +13,8 @@ use crate::{Batch, Error, Etag};
 
 /// One operation of a [bulk](crate::Container::bulk): a partition key and what to do.
 ///
-/// The constructors return an error when the operation cannot be sent, such as a document
-/// that cannot be written as JSON. A bulk accepts these `Result`s as they are, and reports
+/// The constructors return an error when the operation cannot be sent, for example when the
+/// document cannot be written as JSON. A bulk accepts these `Result`s as they are, and reports
 /// such an error as the result of that operation.
 #[derive(Debug, Clone)]
 pub struct BulkOperation {
@@ -43,7 +43,7 @@ struct WireOperation<'a, B> {
     resource_body: Option<B>,
 }
 
-/// The type of the body of operations that have no body.
+/// The type argument of [`WireOperation`] for operations without a body.
 type NoBody = ();
 
 impl BulkOperation {
@@ -114,9 +114,9 @@ impl BulkOperation {
     /// replace members are sent again. Creates, writes with an etag, patches with a condition
     /// and other patches are reported as
     /// [ambiguous](crate::BulkError::is_ambiguous), because the service may
-    /// apply both attempts: a create, for example, if the document of the first attempt
-    /// was deleted meanwhile. When the repeated operation is refused, it is ambiguous too:
-    /// the first attempt may be the reason.
+    /// apply both attempts. For example, it applies a create twice if the document of the
+    /// first attempt was deleted meanwhile. When the service refuses the repeated operation,
+    /// the operation is ambiguous too: the first attempt may be the reason for the refusal.
     pub fn repeat_if_lost(mut self) -> Self {
         self.is_repeat_allowed = true;
         self

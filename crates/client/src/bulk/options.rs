@@ -31,8 +31,8 @@ pub struct BulkOptions {
     /// Whether the results of writes have the document (default no). Results of reads
     /// always have it.
     pub content_on_write: bool,
-    /// Timeouts and regions of each request. The number of retries after throttling has no
-    /// effect: the bulk itself repeats throttled operations.
+    /// Timeouts and regions of each request. `throttle_retries_max` has no effect here: the bulk
+    /// itself repeats throttled operations.
     pub operation: OperationOptions,
 }
 

@@ -1,5 +1,6 @@
 //! The request of a bulk: up to a hundred operations for one physical partition, each with
-//! its own partition key, not atomic, and continued after a refused operation.
+//! its own partition key. The request is not atomic: when the service refuses an operation, it
+//! continues with the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,8 @@ pub(super) fn build(
     if has_content_on_write { operation } else { operation.with_header(headers::PREFER, RETURN_MINIMAL) }
 }
 
-/// Sends a request with this number of operations, and parses its answer.
+/// Sends a request, and parses its answer. `operations` is the number of operations in the
+/// request.
 pub(super) async fn send(
     container: ContainerHandle,
     operation: Operation,

@@ -110,8 +110,8 @@ impl BulkError {
         self.status
     }
 
-    /// Whether it is unknown if the operation was applied. Its answer was lost, and it could
-    /// not be sent again, or it was sent again and then refused.
+    /// Whether it is unknown if the operation was applied. The answer to an attempt was lost. Then
+    /// the operation could not be sent again, or the service refused the repeat.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }

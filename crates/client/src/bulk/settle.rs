@@ -9,7 +9,7 @@ use perihelion_wire::status;
 use tokio::time::Instant;
 
 use super::congestion::Signal;
-use super::judge::{self, Again, Verdict};
+use super::judge::{self, RetryReason, Verdict};
 use super::partition::QueuedOperation;
 use super::request::{Answer, Flight};
 use super::result::{BulkError, BulkResult};
@@ -20,14 +20,16 @@ use crate::{BatchResult, Error};
 /// try it, or because its answer was lost. The .NET SDK has the same limit for partitions that moved.
 const FAILURES_MAX: u32 = 10;
 
-/// Operations of one request that are sent again.
+/// The operations of one request that are sent again, and why.
 #[derive(Default)]
 struct SentAgain {
     /// Operations that go to the same partition.
     to_partition: Vec<QueuedOperation>,
     /// Operations that go to the partitions that replaced this partition.
     moved: Vec<QueuedOperation>,
+    /// Whether the service throttled an operation of the request.
     is_throttled: bool,
+    /// Whether requests must pause because an operation failed for another reason.
     has_failed: bool,
 }
 
@@ -106,7 +108,7 @@ impl Bulk<'_> {
         now: Instant,
     ) {
         let count = operations.len();
-        // The number of operations halves each time, so this ends.
+        // Each request has half as many operations as the one before, so the division ends.
         let next_max = Some(count / 2);
         for mut queued in operations {
             match judge::judge_failure(&queued.operation, queued.may_have_applied, count, error) {
@@ -125,35 +127,36 @@ impl Bulk<'_> {
         }
     }
 
-    /// Adds an operation to those that are sent again (`again`), or returns it if it must not be sent
-    /// again, because its retries are used up. `next_max` is the most operations that may share its
-    /// next request, if the reason is that there were too many; `None` if there cannot be fewer.
+    /// Adds an operation to those that are sent again (`again`). Returns the operation instead if it
+    /// must not be sent again, because its retries are used up or its request cannot be smaller.
+    /// `next_max` matters only when the request was too large: it is the most operations of the
+    /// next request, or `None` if that request cannot be smaller.
     fn send_again(
         &self,
         mut queued: QueuedOperation,
-        reason: Again,
+        reason: RetryReason,
         next_max: Option<usize>,
         again: &mut SentAgain,
         now: Instant,
     ) -> Option<QueuedOperation> {
-        queued.may_have_applied |= reason == Again::Lost && !queued.operation.is_read();
-        again.is_throttled |= reason == Again::Throttled;
+        queued.may_have_applied |= reason == RetryReason::Lost && !queued.operation.is_read();
+        again.is_throttled |= reason == RetryReason::Throttled;
         match reason {
-            Again::Throttled => {
+            RetryReason::Throttled => {
                 let since = *queued.throttled_at.get_or_insert(now);
                 if now.duration_since(since) >= self.options.throttle_wait_max {
                     return Some(queued);
                 }
             }
-            Again::InSmallerRequest | Again::ResponseFull => match next_max {
+            RetryReason::InSmallerRequest | RetryReason::ResponseFull => match next_max {
                 Some(most) => queued.request_operations_max = most,
                 None => return Some(queued),
             },
-            Again::Moved | Again::NotTried | Again::Lost => {
+            RetryReason::Moved | RetryReason::NotTried | RetryReason::Lost => {
                 queued.failures += 1;
-                // In most cases the next attempt finds the partition that moved. If it does not,
-                // the attempt after it waits.
-                again.has_failed |= reason != Again::Moved || queued.failures > 1;
+                // After the first move there is no pause: in most cases the next attempt finds the
+                // new partition. After each further move of the operation, requests pause.
+                again.has_failed |= reason != RetryReason::Moved || queued.failures > 1;
                 if queued.failures > FAILURES_MAX {
                     return Some(queued);
                 }
@@ -161,17 +164,18 @@ impl Bulk<'_> {
         }
         queued.retries += 1;
         match reason {
-            Again::Moved => again.moved.push(queued),
-            Again::Throttled
-            | Again::NotTried
-            | Again::Lost
-            | Again::InSmallerRequest
-            | Again::ResponseFull => again.to_partition.push(queued),
+            RetryReason::Moved => again.moved.push(queued),
+            RetryReason::Throttled
+            | RetryReason::NotTried
+            | RetryReason::Lost
+            | RetryReason::InSmallerRequest
+            | RetryReason::ResponseFull => again.to_partition.push(queued),
         }
         None
     }
 
-    /// Reads the ranges again, unless they were read since `stale`.
+    /// Starts to read the metadata again, unless newer metadata than `stale` is known or is being
+    /// read.
     fn refresh_routing(&mut self, stale: &Arc<perihelion_driver::ContainerMetadata>) {
         let is_current = matches!(&self.routing, Routing::Known(current) if Arc::ptr_eq(current, stale));
         if is_current {
@@ -193,8 +197,8 @@ impl Bulk<'_> {
         self.end(queued.index, queued.charge, queued.retries, Err(error));
     }
 
-    /// Ends an operation because of an error that concerns more than this operation. The
-    /// operation is ambiguous if an attempt may have been applied.
+    /// Ends an operation with an error of its whole request, of the metadata, or of its partition
+    /// key. The operation is ambiguous if an attempt may have been applied.
     pub(super) fn end_failed(&mut self, queued: QueuedOperation, error: &Arc<Error>) {
         let is_ambiguous = queued.may_have_applied && !queued.operation.is_read();
         let failed = BulkError::failed(queued.operation.name(), Arc::clone(error), is_ambiguous);
@@ -214,9 +218,9 @@ impl Bulk<'_> {
     }
 }
 
-/// The most operations of the next request, after results did not fit into the response: as many as
-/// did fit, or half as many if none did. Each request then makes progress or is smaller than the one
-/// before. `None` if the only result of a request does not fit.
+/// The most operations of the next request, after results did not fit into the response: the number
+/// of results that fitted, or half of all if none fitted. So each request makes progress or is
+/// smaller than the one before. `None` if the only result of a request does not fit.
 fn next_request_max(results: &[BatchResult]) -> Option<usize> {
     let fitting = results.iter().filter(|result| result.status() != status::RESPONSE_FULL).count();
     match (fitting, results.len()) {

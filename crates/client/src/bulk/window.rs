@@ -37,7 +37,10 @@ impl Window {
     pub(super) fn close(&mut self, result: BulkResult) {
         let place = result.index.checked_sub(self.first_index).and_then(|place| usize::try_from(place).ok());
         let slot = place.and_then(|place| self.slots.get_mut(place));
-        debug_assert!(slot.as_ref().is_some_and(|slot| slot.result.is_none()), "a second result");
+        debug_assert!(
+            slot.as_ref().is_some_and(|slot| slot.result.is_none()),
+            "the operation is not in the window, or has a result already"
+        );
         if let Some(slot) = slot {
             self.operation_bytes -= slot.bytes;
             self.result_bytes += result.document_bytes();

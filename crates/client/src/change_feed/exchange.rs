@@ -24,13 +24,13 @@ const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed"
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
 /// The changes in a response, and the etag from which the next request continues.
-/// `region` is the region that answered.
 pub(super) struct FetchedChanges<T> {
     /// Empty when there is no new change, or when the service ended the page before it found one.
     pub(super) items: Vec<T>,
     pub(super) etag: String,
     /// Whether there was no newer change.
     pub(super) is_at_end: bool,
+    /// The region that answered.
     pub(super) region: Option<String>,
     pub(super) receipt: Receipt,
 }

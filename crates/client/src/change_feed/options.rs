@@ -116,8 +116,8 @@ impl ChangeFeedOptions {
 }
 
 impl ChangeFeedOptions {
-    /// Checks that a change feed processor can start here: it divides the feed among leases,
-    /// and the token of another feed cannot be divided.
+    /// Checks that a change feed processor can start with these options. A processor divides its
+    /// feed among leases, and the token of another feed cannot be divided.
     pub(crate) fn check_start_of_processor(&self, mode: Mode) -> Result<(), Error> {
         match &self.start {
             Start::At(position) => check_start(mode, position),

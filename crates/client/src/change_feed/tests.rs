@@ -1,4 +1,4 @@
-//! Tokens, cursors, and changes in the form of the service.
+//! Tests of tokens, of cursors, and of parsing changes as the service writes them.
 
 use serde_json::{Value, json};
 
@@ -47,8 +47,8 @@ fn a_token_is_valid_only_for_its_container_and_mode() {
 
 #[test]
 fn a_text_that_is_not_a_token_is_refused() {
-    let future = r#"{"version":2,"mode":"latest","cursors":[]}"#;
-    assert!(Token::parse(future).unwrap_err().message().contains("version 2"));
+    let newer = r#"{"version":2,"mode":"latest","cursors":[]}"#;
+    assert!(Token::parse(newer).unwrap_err().message().contains("version 2"));
     for text in ["", "{}", "[]", r#"{"version":1,"mode":"sideways","cursors":[]}"#] {
         assert!(Token::parse(text).is_err(), "{text}");
     }

@@ -71,7 +71,8 @@ impl ClientBuilder {
     }
 
     /// Sets the region of Azure in which this program runs. The account's regions are used in
-    /// the order of their distance from it. It cannot be combined with preferred regions.
+    /// the order of their distance from this region. This setting cannot be combined with
+    /// preferred regions.
     pub fn with_application_region(mut self, region: impl Into<Region>) -> Self {
         self.application_region = Some(region.into());
         self

@@ -126,9 +126,10 @@ pub enum ProcessorEvent {
         /// How long ago the lease has expired.
         expired_since: Duration,
     },
-    /// A request has failed; it is made again later.
+    /// A request has failed, or a lease document is not valid. The instance tries again later.
     RequestFailed {
-        /// The range that is affected; `None` when the leases could not be listed.
+        /// The range that is affected; `None` when the leases could not be listed, or when a lease
+        /// document has no valid range.
         range: Option<FeedRange>,
         /// The error.
         error: Error,

@@ -19,7 +19,8 @@ use crate::FeedRange;
 pub(super) struct HandlerTask(JoinHandle<Result<(), HandlerError>>);
 
 impl HandlerTask {
-    /// Gives a page to the handler, when the limit of parallel pages allows it.
+    /// Starts the task. It gives the page to the handler as soon as the limit of parallel pages
+    /// allows that.
     pub(super) fn start<H: ChangeHandler>(
         shared: &Arc<Shared<H>>,
         range: &FeedRange,

@@ -1,4 +1,4 @@
-//! `Lease`: the document that says which process reads a part of a container, and how far
+//! `Lease`: the document that says which instance reads a part of a container, and how far
 //! the part was processed.
 
 use perihelion_model::partition_key::PartitionKey;
@@ -67,7 +67,7 @@ pub(super) enum KeyKind {
 
 impl LeaseNames {
     pub(super) fn new(processor: &str, container_rid: &str, key_kind: KeyKind) -> Self {
-        // An id must not have a slash, and a `_rid` in base64 may.
+        // A `_rid` is base64 and may contain a slash, which is not allowed in an id.
         let rid = container_rid.replace('/', "-");
         LeaseNames { processor: processor.to_owned(), prefix: format!("{processor}.{rid}."), key_kind }
     }

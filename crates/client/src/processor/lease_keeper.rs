@@ -34,8 +34,8 @@ pub(super) struct LeaseKeeper {
     lease_duration: Duration,
     renew_interval: Duration,
     renew_at: Instant,
-    /// After this time another instance may have taken the lease. While an expired lease is
-    /// written, the time at which the write is given up.
+    /// After this time another instance may have taken the lease. While `save` writes a lease that
+    /// has expired, this is the time at which it gives the write up.
     valid_until: Instant,
 }
 
@@ -99,7 +99,7 @@ impl LeaseKeeper {
         self.save(|lease| lease.owner = lease.wanted_by.take()).await
     }
 
-    /// Deletes the lease.
+    /// Deletes the lease. Does nothing if another instance owns it by now.
     pub(super) async fn delete(&mut self) -> Result<(), Error> {
         for _ in 0..CONFLICTS_MAX {
             match self.store.delete(&self.lease).await? {

@@ -17,7 +17,9 @@ pub(super) struct LeaseStore {
     pub(super) names: LeaseNames,
     /// The name of this instance.
     pub(super) instance: String,
+    /// How many nonces this instance has made.
     writes: AtomicU64,
+    /// The random part of the nonces, and of the default name of the instance.
     random: RandomState,
 }
 
@@ -141,7 +143,7 @@ impl LeaseStore {
         Ok(self.leases.find::<StartPlan>(self.names.key_of(&id), &id).await?.map(crate::Item::into_value))
     }
 
-    /// Whether all leases were created once.
+    /// Whether an instance has noted that all leases were created.
     pub(super) async fn has_marker(&self) -> Result<bool, Error> {
         let id = self.names.marker_id();
         Ok(self.leases.find::<Value>(self.names.key_of(&id), &id).await?.is_some())
@@ -153,7 +155,8 @@ impl LeaseStore {
         self.create(&id, &json!({"id": id, "partitionKey": self.names.processor})).await
     }
 
-    /// Replaces a lease as its owner, if it still has the etag with which it was read.
+    /// Replaces a lease, if it still has the etag with which it was read. Only the owner and an
+    /// instance that becomes the owner may do so, because the lease gets a new nonce.
     pub(super) async fn replace(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
         let next = Lease { nonce: self.nonce(), ..lease.clone() };
         let options = ItemOptions::new().with_witness(&next.id, "/nonce", next.nonce.as_str());

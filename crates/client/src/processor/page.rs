@@ -67,7 +67,7 @@ async fn process_one_by_one<H: ChangeHandler>(
     Ok(())
 }
 
-/// Gives the documents to the handler, up to the number of attempts. Returns the last error.
+/// Gives the documents to the handler, at most `attempts_max` times. Returns the last error.
 async fn handle_with_retries<H: ChangeHandler>(
     handler: &H,
     options: &ProcessorOptions,

@@ -24,8 +24,9 @@ struct Supervisor<H> {
     shared: Arc<Shared<H>>,
     /// Each worker returns whether a split has made new leases.
     workers: JoinSet<bool>,
-    /// The lease of each worker.
+    /// The id of the lease of each worker, by the id of the worker's task.
     running: HashMap<Id, String>,
+    /// By the id of the lease.
     observed: HashMap<String, Observation>,
 }
 
@@ -141,8 +142,8 @@ impl<H: ChangeHandler> Supervisor<H> {
                 let observation =
                     Observation { nonce: lease.nonce.clone(), first_seen: now, asked_since: None };
                 let before = self.observed.insert(lease.id.clone(), observation);
-                // A renewal by the owner does not count as an answer: this instance has asked for the lease since
-                // the same time as before.
+                // A renewal by the owner is not an answer to this instance, so `asked_since` stays
+                // as it was.
                 if let (Some(before), Some(seen)) = (before, self.observed.get_mut(&lease.id)) {
                     seen.asked_since = before.asked_since;
                 }

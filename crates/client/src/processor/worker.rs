@@ -86,10 +86,11 @@ impl<H: ChangeHandler> Worker<'_, H> {
                     }
                 }
                 Wake::Ended(Ok(None)) => self.wait_for_changes().await?,
-                Wake::Ended(Err(error)) => self.report(error).await?,
+                Wake::Ended(Err(error)) => self.report_and_wait(error).await?,
             }
-            // The leases of some parts may exist already, and other instances may own them soon.
-            // So no page is read before the split is complete.
+            // The feed has several parts after the physical partition was split. The leases of some
+            // parts may exist already, and other instances may own them soon. So no page is read
+            // before this lease is split too.
             while self.feed.part_count() > 1 && *self.stop.borrow() == StopStage::Running {
                 if self.split().await? {
                     return Ok(ReleaseReason::Split);
@@ -111,7 +112,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
             let processed =
                 renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Aborting, &mut processing).await;
             if !matches!(processed, Ok(Wake::Ended(_))) {
-                // The lease is not given up, and not taken again, while the handler still runs.
+                // The handler must end first. Otherwise this instance could give up the lease, or take
+                // it again, while the handler still runs.
                 tokio::select! {
                     biased;
                     () = processing.cancel() => {}
@@ -156,7 +158,7 @@ impl<H: ChangeHandler> Worker<'_, H> {
     }
 
     /// Reports a failed request, and waits before the next one.
-    async fn report(&mut self, error: Error) -> Result<(), LeaseLost> {
+    async fn report_and_wait(&mut self, error: Error) -> Result<(), LeaseLost> {
         let range = Some(self.range.clone());
         report(&self.shared.handler, ProcessorEvent::RequestFailed { range, error });
         let wait = sleep(self.shared.options.retry_wait);
@@ -186,13 +188,13 @@ impl<H: ChangeHandler> Worker<'_, H> {
         };
         match deleted {
             Ok(()) => Ok(true),
-            Err(error) => self.report(error).await.map(|()| false),
+            Err(error) => self.report_and_wait(error).await.map(|()| false),
         }
     }
 }
 
-/// Runs a future while the lease is renewed. Ends early when the lease is lost, or the
-/// processor has reached this stage of its stop.
+/// Runs a future while the lease is renewed. Ends early when the lease is lost, or when the
+/// processor has reached `stage` of its stop.
 async fn renewing_lease<F: Future>(
     keeper: &mut LeaseKeeper,
     stop: &mut watch::Receiver<StopStage>,

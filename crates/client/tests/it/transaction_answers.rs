@@ -2,6 +2,9 @@
 //! `transaction_replays` has the tests of replays. An *aborted token* is the token of a transaction
 //! that the service has aborted, and whose abort it has recorded. Another try of the same operations
 //! needs a new token.
+//!
+//! In the statuses, 452 is an abort. 453 and 424 mark an operation that was rolled back because
+//! another operation failed. `perihelion_wire::status` has the names of the others.
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use perihelion_wire::transport::{Failure, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::transaction_stage::{ScriptedAccount, answer, committed, empty, header, results, with_header};
+use crate::scripted_account::{ScriptedAccount, answer, committed, empty, header, results, with_header};
 
 /// Runs a commit against a script, and returns how many tokens were used.
 async fn count_tokens(account: &ScriptedAccount, answers: Vec<Result<Response, Failure>>) -> usize {
@@ -83,7 +86,7 @@ async fn the_same_token_is_sent_again_until_the_service_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_that_may_be_repeated_gets_a_new_token_and_a_retriable_answer_does_not() {
+async fn a_retriable_abort_gets_a_new_token_and_a_busy_answer_keeps_the_token() {
     let account = ScriptedAccount::one_region().await;
     let rolled_back = [(453, 5415), (449, 0)];
     let aborted_retriable = || answer(452, 5421, results(true, rolled_back));
@@ -114,7 +117,7 @@ async fn the_token_after_an_aborted_token_is_always_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
+async fn an_abort_names_its_culprits_in_every_form_of_answer() {
     let account = ScriptedAccount::one_region().await;
     for (status, sub, statuses) in [
         (452, 5421, [(453, 5415), (409, 0)]),
@@ -145,6 +148,7 @@ async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_be_committed_is_never_reported_as_failed() {
     let account = ScriptedAccount::one_region().await;
+    // Each script has as many answers as the client makes attempts before it gives up.
     let scripts: Vec<(&str, Vec<Result<Response, Failure>>)> = vec![
         ("lost", (0..4).map(|_| Err(response_lost())).collect()),
         ("busy", (0..11).map(|_| empty(408, 0)).collect()),
@@ -204,7 +208,8 @@ async fn a_session_token_that_cannot_be_read_is_only_a_warning() {
     let created = done.get(0).unwrap();
     assert_eq!((created.session_token(), created.charge()), (Some("0:-1#900"), 6.5));
     assert_eq!(created.etag().map(|etag| etag.as_str()), Some("\"7\""));
-    // The good token was recorded: a read of the same partition carries it.
+    // The good token was recorded: reads of the same partition carry it. Some of the keys are in that
+    // partition.
     let mut sent = Vec::new();
     for key in 0..8 {
         account.set_answers([answer(304, 0, "")]);

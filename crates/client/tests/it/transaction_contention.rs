@@ -1,7 +1,8 @@
-//! Transactions on the engine in this process while the server answers as a service whose
-//! transactions compete: results that say that the transaction may be repeated, and fast
-//! responses. Our server gives these answers only when a fault rule asks for them. The clock is
-//! tokio's and paused.
+//! Transactions on the engine in this process. Fault rules make the server answer like a service
+//! with many competing transactions: a result says that the transaction may be repeated, or a fast
+//! response comes before all writes are applied. Without fault rules our server never gives these
+//! answers. The clock is tokio's and paused. In the statuses, 452 is an abort;
+//! `perihelion_wire::status` has the names of the others.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use crate::transactions::{Bank, attempts};
 
 #[tokio::test(start_paused = true)]
-async fn an_aborted_token_is_followed_by_the_next_token_and_the_writes_are_applied_once() {
+async fn after_an_abort_the_next_token_is_used_and_the_writes_are_applied_once() {
     let bank = Bank::new().await;
     bank.fault(r#""status":452,"isRetriable":true,"count":2"#).await;
     let transfer = bank.transfer();
@@ -43,7 +44,8 @@ async fn a_retriable_transaction_that_was_not_aborted_is_repeated_with_the_same_
             assert_eq!(attempts(&done), 3, "{status}/{sub} {when}");
             assert_eq!(done.idempotency_token(), transfer.idempotency_token());
             transfers += 1;
-            // Each transfer takes 1 from the counter of `a`, which begins with 10, and needs more than 0.
+            // Each transfer takes 1 from the counter of `a`. At 0 a transfer would be refused, so the
+            // counters are refilled before.
             if transfers % 5 == 0 {
                 assert_eq!(bank.counters().await, (5, 15));
                 bank.refill().await;

@@ -1,5 +1,8 @@
-//! Commits of a token that was used before, or may have been. The outcome of the token is unknown
-//! until the service reports it, so a replay never reports that nothing was written.
+//! Replays: commits of a token that was used before, or may have been. As long as the service has
+//! not reported the outcome of the token, a replay never reports that nothing was written.
+//!
+//! A token is *aborted* when the service has aborted its transaction and recorded this (status 452).
+//! Another try needs the next token, which is computed from the aborted one.
 
 use std::time::Duration;
 
@@ -8,10 +11,11 @@ use perihelion_testkit::faults::{response_lost, unreachable};
 use perihelion_wire::transport::{Failure, Response};
 use tokio::time::{Instant, timeout};
 
-use crate::transaction_stage::{ScriptedAccount, answer, committed, empty, results};
+use crate::scripted_account::{ScriptedAccount, answer, committed, empty, results};
 
 type Answers = Vec<Result<Response, Failure>>;
 
+/// A commit makes four attempts when all of them fail in this way.
 fn four_failures(failure: fn() -> Failure) -> Answers {
     (0..4).map(|_| Err(failure())).collect()
 }
@@ -111,7 +115,8 @@ async fn an_aborted_token_says_nothing_about_the_tokens_after_it() {
     assert_eq!(unknown_token(transaction.commit().await), next);
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(account.tokens(), both);
-    // The timeout ends before the commit can try a third token. An earlier run may have used it.
+    // The timeout ends before the commit can try a third token. An earlier run may have committed the
+    // transaction with the third token, so the outcome is unknown.
     account.set_answers([aborted_retriable(), aborted_retriable()]);
     let hurried = transaction.clone().with_timeout(Duration::from_millis(500));
     let error = hurried.commit().await.unwrap_err();

@@ -62,6 +62,7 @@ impl Bank {
         self.b.upsert("y", &json!({"id": "n", "pk": "y", "n": 10})).await.unwrap();
     }
 
+    /// Adds a fault rule for transactions. `rule` has the other members of the rule as JSON.
     pub(crate) async fn fault(&self, rule: &str) {
         self.world.fault(&format!(r#"{{"operation":"transaction",{rule}}}"#)).await;
     }
@@ -104,6 +105,7 @@ async fn an_unknown_outcome_is_found_out_by_another_commit_of_the_same_token() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_coordinator_is_asked_again() {
     let bank = Bank::new().await;
+    // `perihelion_wire::status` has the names of these statuses.
     for (status, sub, count, retry) in [
         (408, 0, 3, ""),
         (449, 5352, 10, r#","retryAfterMs":20"#),
@@ -159,7 +161,10 @@ async fn a_dropped_commit_can_be_asked_for_by_its_token() {
     let bank = Bank::new().await;
     bank.fault(r#""count":1,"drop":"after","delayMs":500"#).await;
     let transfer = bank.transfer();
-    assert!(timeout(Duration::from_millis(600), transfer.commit()).await.is_err(), "the future is dropped");
+    assert!(
+        timeout(Duration::from_millis(600), transfer.commit()).await.is_err(),
+        "the commit was not dropped"
+    );
     bank.world.clear_faults().await;
     transfer.commit().await.unwrap();
     transfer.commit().await.unwrap();
@@ -188,7 +193,7 @@ async fn a_recreated_container_is_noticed() {
     // Another client deletes and creates the container, so this client's metadata is stale.
     let admin = bank.world.server().client().await;
     let database = admin.database("shop");
-    // A transaction draws its token itself, or gets one that the service may know already.
+    // A new transaction makes its own token. A token that is given may have been used before.
     let given_token = bank.transfer().idempotency_token();
     for transfer in [bank.transfer(), bank.transfer().with_idempotency_token(given_token)] {
         database.container("a").delete_container().await.unwrap();

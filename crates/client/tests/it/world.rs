@@ -49,7 +49,7 @@ impl World {
         delete_container(driver, &driver.container("shop", container.name())).await;
     }
 
-    /// Splits a physical partition of a container.
+    /// Splits the physical partition of a container that has the id `range`.
     pub(crate) async fn split(&self, container: &str, range: &str) {
         self.server.split("shop", container, Some(range)).await;
     }

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// The time between two comparisons after a wrong login.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest wait. An attacker who tries many tokens at once is limited by the number of
-/// connections.
+/// The longest wait. Logins that would have to wait longer are compared after this time, several of them at
+/// once. An attacker cannot send many of them, because the number of connections is limited.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// When the next login may be compared; `None` if there was no wrong login.
@@ -40,8 +40,8 @@ impl WrongLogins {
         }
     }
 
-    /// Counts a wrong login. Returns the time at which it is answered.
-    pub(super) fn count(&self, now: Instant) -> Instant {
+    /// Records a wrong login. Returns the time at which it is answered.
+    pub(super) fn record(&self, now: Instant) -> Instant {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered_at = now + PAUSE;
         *next = Some(next.map_or(answered_at, |next| next.max(answered_at)));
@@ -57,7 +57,7 @@ mod tests {
     fn after_a_wrong_login_one_login_per_second_is_compared() {
         let (logins, now) = (WrongLogins::default(), Instant::now());
         assert_eq!([logins.compared_at(now), logins.compared_at(now)], [now; 2], "there was no wrong login");
-        assert_eq!(logins.count(now), now + PAUSE);
+        assert_eq!(logins.record(now), now + PAUSE);
         let waits: Vec<u64> =
             (0..12).map(|_| logins.compared_at(now).duration_since(now).as_secs()).collect();
         assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);

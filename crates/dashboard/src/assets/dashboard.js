@@ -18,6 +18,9 @@
   // when too many pages are watched.
   const RETRY_MS = 30000;
 
+  // The longest wait for the answer to a form. After it, a person may send the form again.
+  const ANSWER_WAIT_MS = 30000;
+
   // The address without the number of a notice, because a notice is shown only once.
   const address = new URL(location.href);
   if (address.searchParams.has("notice")) {
@@ -176,15 +179,17 @@
     }
     if (!once.value) once.value = newNumber();
     sent.add(form);
-    // A button that is disabled at once would not be a part of what is sent.
+    // A browser does not send a button that is disabled. So the buttons are disabled after the browser has
+    // put the form together.
     setTimeout(() => {
       for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = true;
     });
     // If no answer comes, a person may try again. The number stays, so nothing is done twice.
-    setTimeout(() => release(form), RETRY_MS);
+    setTimeout(() => release(form), ANSWER_WAIT_MS);
   });
 
-  // A page that the browser shows again as it was left has been sent already: it gets new numbers.
+  // After a step back, a browser may show a page again as it was left. Its forms may have been sent, so they
+  // get new numbers.
   addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     for (const form of document.forms) {
@@ -204,9 +209,9 @@
     }
   });
 
-  // The login link is the address / with `#token=` and the token. Browsers do not send what is after the #.
-  // It is removed from the address at once, also if the person is signed in already. What is after the #
-  // of any other address, such as the place of an event, is no token.
+  // The login link is the address / with a fragment: `#token=` and the token. Browsers do not send fragments.
+  // The fragment is removed from the address at once, also if the person is signed in already. The fragment
+  // of any other address is not a token; it names a place on the page, such as `#event-7`.
   const login = document.getElementById("login");
   const mark = "#token=";
   if (location.pathname === "/" && location.hash.startsWith(mark)) {

@@ -29,17 +29,18 @@ pub(crate) struct Job {
 pub(crate) struct Progress {
     /// How many workflows are to be changed. The number grows while the selection is read.
     pub(crate) selected: usize,
-    /// How many workflows match the filter although the action is not possible for them.
+    /// How many workflows match the filter, but the action is not possible for them.
     pub(crate) left_out: usize,
     /// Whether the filter selects more workflows than a job changes.
     pub(crate) is_cut: bool,
     pub(crate) changed: usize,
     /// Workflows for which there was nothing to do.
     pub(crate) unchanged: usize,
+    /// Workflows for which the action failed, or that were skipped.
     pub(crate) failed: usize,
-    /// Workflows that failed or were skipped, with the reason.
+    /// The ids of workflows that failed or were skipped, each with the reason.
     pub(crate) failures: Vec<(String, String)>,
-    /// How and when the job ended; `None` while it runs.
+    /// How and when (in milliseconds since 1970) the job ended; `None` while it runs.
     pub(crate) end: Option<(End, u64)>,
 }
 
@@ -98,7 +99,9 @@ impl Job {
         ))
     }
 
-    pub(super) fn selected(&self, selected: usize, left_out: usize, is_cut: bool) {
+    /// Records a page of the selection: `selected` workflows are selected so far, and `left_out` workflows of
+    /// this page are left out.
+    pub(super) fn record_selection(&self, selected: usize, left_out: usize, is_cut: bool) {
         self.change(|progress| {
             progress.selected = selected;
             progress.left_out += left_out;
@@ -106,7 +109,8 @@ impl Job {
         });
     }
 
-    pub(super) fn done(&self, id: &str, outcome: Result<Effect, String>) {
+    /// Records what the job did to one workflow.
+    pub(super) fn record_outcome(&self, id: &str, outcome: Result<Effect, String>) {
         self.change(|progress| match outcome {
             Ok(Effect::Changed(_)) => progress.changed += 1,
             Ok(Effect::Nothing(_)) => progress.unchanged += 1,

@@ -85,7 +85,7 @@ impl Axis {
         (share + folds_passed * FOLD_SHARE).clamp(0.0, 1.0)
     }
 
-    /// The time between two labels of the axis.
+    /// The time between two labels of the axis, if it has about `count` labels.
     pub(crate) fn step_ms(&self, count: u64) -> u64 {
         let folded: u64 = self.folds.iter().map(|fold| fold.length_ms()).sum();
         round_step((self.end_ms - self.begin_ms - folded) / count.max(1))
@@ -111,7 +111,7 @@ impl Axis {
     }
 }
 
-/// The next round number of milliseconds.
+/// The smallest round number of milliseconds that is at least `ms`.
 fn round_step(ms: u64) -> u64 {
     const STEPS: [u64; 24] = [
         1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000,

@@ -67,6 +67,7 @@ impl Chart<'_> {
     fn line(&self, run: &[(usize, f64)], max: f64) -> Html {
         let steps = (self.values.len().max(2) - 1) as f64;
         let x = |index: usize| index as f64 / steps * WIDTH;
+        // Above the highest value, 4 units of the height are empty; below the value 0, 2 units.
         let y = |value: f64| HEIGHT - 2.0 - value / max.max(f64::MIN_POSITIVE) * (HEIGHT - 6.0);
         let points: Vec<String> =
             run.iter().map(|(index, value)| format!("{:.1},{:.1}", x(*index), y(*value))).collect();

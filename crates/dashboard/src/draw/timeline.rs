@@ -10,6 +10,9 @@ use crate::text::{TITLE_CHARS_MAX, cut, duration};
 /// The height of a row, in the units of the picture. The style sheet gives the labels the same height.
 const ROW: f64 = 24.0;
 
+/// The space above and below a bar within its row.
+const BAR_MARGIN: f64 = 5.0;
+
 /// The narrowest bar that can still be seen and clicked, in pixels.
 const BAR_WIDTH_MIN: &str = "5";
 
@@ -19,6 +22,13 @@ const BAR_PLACE_MAX: f64 = 0.99;
 
 /// The least share of the page between two labels of the axis.
 const TICK_GAP: f64 = 0.09;
+
+/// About how many labels the axis has on a picture that is as wide as the page.
+const TICKS: u64 = 6;
+
+/// The most characters of a name in a label, and in the text of a bar.
+const LABEL_NAME_CHARS_MAX: usize = 60;
+const BAR_NAME_CHARS_MAX: usize = 100;
 
 /// The spans to draw, and how to draw them.
 #[derive(Debug, Clone, Copy)]
@@ -69,8 +79,8 @@ impl Timeline<'_> {
         }
         let gap = TICK_GAP / self.zoom as f64;
         let mut last = -1.0;
-        let step_ms = self.axis.step_ms(6 * self.zoom);
-        for tick in self.axis.ticks(6 * self.zoom) {
+        let step_ms = self.axis.step_ms(TICKS * self.zoom);
+        for tick in self.axis.ticks(TICKS * self.zoom) {
             let x = self.axis.position(tick);
             // Labels that would touch each other or leave the picture are left out.
             if x - last < gap || x > 1.0 - gap / 2.0 {
@@ -83,16 +93,16 @@ impl Timeline<'_> {
     }
 
     fn bar(self, span: &Span, row: usize) -> Html {
-        let y = ROW * (row as f64 + 1.0) + 5.0;
+        let y = ROW * (row as f64 + 1.0) + BAR_MARGIN;
         let end_ms = span.end_ms.unwrap_or(self.now_ms.max(span.begin_ms));
         let [begin, end] = [span.begin_ms, end_ms].map(|ms| self.axis.position(ms).min(BAR_PLACE_MAX));
         let words = words(span, self.now_ms);
         let shape = |width: String| {
             let bar = tag("rect").class(class(span)).attr("x", share(begin)).attr("y", y);
-            bar.attr("width", width).attr("height", ROW - 10.0).attr("rx", 2)
+            bar.attr("width", width).attr("height", ROW - 2.0 * BAR_MARGIN).attr("rx", 2)
         };
         // Two bars on top of each other: one has the narrowest width in pixels, the other has its share
-        // of the picture.
+        // of the picture. A person sees the wider one.
         tag("a")
             .href(&Link::anchor(format!("event-{}", span.event_id)))
             .attr("aria-label", &words)
@@ -114,11 +124,12 @@ fn label(span: &Span) -> Html {
         (Some(child), _) => tag("a")
             .href(&Link::to("/workflow").with("id", child))
             .attr("title", cut(child, TITLE_CHARS_MAX))
-            .add(cut(&span.name, 60))
+            .add(cut(&span.name, LABEL_NAME_CHARS_MAX))
             .done(),
-        (None, _) => {
-            tag("span").attr("title", cut(&span.name, TITLE_CHARS_MAX)).add(cut(&span.name, 60)).done()
-        }
+        (None, _) => tag("span")
+            .attr("title", cut(&span.name, TITLE_CHARS_MAX))
+            .add(cut(&span.name, LABEL_NAME_CHARS_MAX))
+            .done(),
     };
     let attempt =
         (span.attempt > 1).then(|| tag("span").class("attempt").add(format!("try {}", span.attempt)));
@@ -162,7 +173,11 @@ fn class(span: &Span) -> &'static str {
 fn words(span: &Span, now_ms: u64) -> String {
     let attempt = if span.attempt > 1 { format!(", try {}", span.attempt) } else { String::new() };
     let took = duration(span.end_ms.unwrap_or(now_ms).saturating_sub(span.begin_ms));
-    let name = if span.kind == Kind::Timer { String::new() } else { format!(" {}", cut(&span.name, 100)) };
+    let name = if span.kind == Kind::Timer {
+        String::new()
+    } else {
+        format!(" {}", cut(&span.name, BAR_NAME_CHARS_MAX))
+    };
     format!(
         "{}{name}{attempt}: {} {took}",
         span.kind.name(),

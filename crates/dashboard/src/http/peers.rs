@@ -14,7 +14,7 @@ const CONNECTIONS_MAX: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A connection that is counted until it is dropped.
+/// A connection that is counted until it is dropped; `None` for loopback, which is not counted.
 #[derive(Debug)]
 pub(super) struct Counted(Option<(Peers, IpAddr)>);
 

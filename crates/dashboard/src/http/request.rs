@@ -33,7 +33,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Everything except the form.
+    /// The request without its form, which [`Request::read_form`] reads later.
     pub(crate) fn head(mut parts: http::request::Parts) -> Result<Request, StatusCode> {
         let address_bytes = parts.uri.path_and_query().map_or(0, |address| address.as_str().len());
         if address_bytes > ADDRESS_BYTES_MAX {

@@ -18,8 +18,8 @@ const CHARGE_PER_SECOND_MAX: f64 = 3.5;
 /// watched takes at most a third of a processor, unless a look takes longer than half of [`PAUSE_MAX`].
 const PAUSE_PER_TIME: u32 = 2;
 
-/// The longest pause between two looks, however much a look costs. After changes, looks may be ahead
-/// of their pauses by this time at most.
+/// The longest pause between two looks, however much a look costs. Changes may cut pauses short until the
+/// time that was cut off adds up to this time. Then a look waits for its pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// When the next look comes.

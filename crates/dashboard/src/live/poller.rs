@@ -15,7 +15,7 @@ use super::{Begun, Hub, Look};
 /// page connects again in this time, and does not cause another look.
 const RETURN_TIME: Duration = Duration::from_secs(2);
 
-/// The place of a poller in the hub. It is given back when it is dropped, also by a panic.
+/// The place of a poller in the hub. It is given back when it is dropped, also after a panic.
 #[derive(Debug)]
 pub(super) struct Slot {
     hub: Arc<Hub>,

@@ -35,7 +35,7 @@ struct Page {
 
 impl Published {
     /// Takes the result of a look, unless the result of a look that began later was taken before.
-    /// Returns whether viewers do not have the result yet.
+    /// Returns whether the result is new to viewers.
     pub(super) fn take(&mut self, begun: Begun, made: Made) -> bool {
         let is_new = self.keep(begun, made);
         self.version += u64::from(is_new);
@@ -72,8 +72,8 @@ impl Published {
         self.failure.clone().or_else(|| self.page.as_ref().map(|page| page.event.clone()))
     }
 
-    /// What a viewer gets who was up to date at this version: the page or the failure if it has changed,
-    /// and how old the page is. Sets `seen_version` to the current version.
+    /// The events for a viewer that has seen the version `seen_version`: the page or the failure if it has
+    /// changed since, and how old the page is. Sets `seen_version` to the current version.
     pub(super) fn news(&self, seen_version: &mut Option<u64>) -> [Option<Bytes>; 2] {
         let is_new = seen_version.replace(self.version) != Some(self.version);
         let age = self.begun.filter(|_| self.failure.is_none()).map(|begun| begun.at.elapsed());
@@ -114,7 +114,7 @@ mod tests {
     /// Story of a bug: a page that did not change looked the same, whether it was read a moment ago or was
     /// frozen for minutes.
     #[tokio::test(start_paused = true)]
-    async fn a_viewer_learns_that_an_unchanged_page_is_still_true() {
+    async fn a_viewer_learns_that_an_unchanged_page_is_up_to_date() {
         let (mut published, mut seen_version) = (Published::default(), None);
         let begun = || Begun { at: Instant::now(), changes: 0 };
         assert_eq!(published.news(&mut seen_version), [None, None]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn viewers_get_a_failure_once_and_it_ends_with_the_next_page_even_an_unchanged_one() {
+    fn a_failure_is_sent_once_and_an_unchanged_page_ends_it() {
         let begun = Begun { at: Instant::now(), changes: 0 };
         let mut published = Published::default();
         published.take(begun, page("a"));

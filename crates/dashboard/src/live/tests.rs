@@ -18,7 +18,8 @@ fn page(text: &str, charge: f64) -> Look {
     Look { made: Made::Page { title: "".into(), html: Html::default().add(text) }, charge }
 }
 
-fn look(counter: &Arc<AtomicUsize>, charge: f64) -> impl Fn() -> std::future::Ready<Look> + use<> {
+/// Looks that end at once. Each adds 1 to the counter.
+fn counted_looks(counter: &Arc<AtomicUsize>, charge: f64) -> impl Fn() -> std::future::Ready<Look> + use<> {
     let counter = Arc::clone(counter);
     move || {
         let number = counter.fetch_add(1, Ordering::Relaxed);
@@ -26,25 +27,25 @@ fn look(counter: &Arc<AtomicUsize>, charge: f64) -> impl Fn() -> std::future::Re
     }
 }
 
-/// Looks that the test ends one by one.
-struct Looks {
+/// Looks that do not end until the test ends them one by one.
+struct HeldLooks {
     /// A sender for each look that has begun. It ends the look.
     begun: UnboundedReceiver<tokio::sync::oneshot::Sender<Look>>,
 }
 
 type BeginLook = UnboundedSender<tokio::sync::oneshot::Sender<Look>>;
 
-fn looks() -> (Looks, impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Look> + Send>> + use<>) {
+fn held_looks() -> (HeldLooks, impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Look> + Send>> + use<>) {
     let (begin, begun): (BeginLook, _) = unbounded_channel();
     let look = move || -> std::pin::Pin<Box<dyn Future<Output = Look> + Send>> {
         let (end, ended) = tokio::sync::oneshot::channel();
         begin.send(end).expect("the test goes on");
         Box::pin(async move { ended.await.expect("the test ends each look") })
     };
-    (Looks { begun }, look)
+    (HeldLooks { begun }, look)
 }
 
-impl Looks {
+impl HeldLooks {
     /// The next look, when it has begun.
     async fn next(&mut self) -> tokio::sync::oneshot::Sender<Look> {
         tokio::time::timeout(LIMIT, self.begun.recv()).await.expect("a look begins").expect("a poller")
@@ -73,7 +74,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 async fn many_viewers_of_a_page_cost_what_one_costs() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
     let mut viewers: Vec<_> =
-        (0..50).map(|_| hub.watch("/a".into(), INTERVAL, look(&looks, 0.1)).unwrap()).collect();
+        (0..50).map(|_| hub.watch("/a".into(), INTERVAL, counted_looks(&looks, 0.1)).unwrap()).collect();
     for _ in 0..20 {
         tokio::time::sleep(INTERVAL / 2).await;
         viewers.iter_mut().for_each(|viewer| while viewer.try_recv().is_ok() {});
@@ -90,7 +91,7 @@ async fn many_viewers_of_a_page_cost_what_one_costs() {
 #[tokio::test(start_paused = true)]
 async fn the_numbers_of_viewers_and_watched_pages_are_bounded() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
-    let watch = |key: String| hub.watch(key, INTERVAL, look(&looks, 0.0));
+    let watch = |key: String| hub.watch(key, INTERVAL, counted_looks(&looks, 0.0));
     let same: Vec<_> = (0..VIEWERS_MAX).map(|_| watch("/a".into()).unwrap()).collect();
     assert!(watch("/a".into()).is_err());
     drop(same);
@@ -105,7 +106,7 @@ async fn the_numbers_of_viewers_and_watched_pages_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn a_viewer_first_gets_the_page_that_was_just_opened() {
     let hub = Arc::new(Hub::default());
-    let (mut looks, look) = looks();
+    let (mut looks, look) = held_looks();
     let mut first = hub.watch("/a".into(), INTERVAL, look).unwrap();
     looks.next().await.send(page("old", 0.0)).unwrap();
     assert_eq!(event(&mut first).await, events::page("old"));
@@ -126,7 +127,7 @@ async fn a_viewer_first_gets_the_page_that_was_just_opened() {
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_look_causes_another_look() {
     let hub = Arc::new(Hub::default());
-    let (mut looks, look) = looks();
+    let (mut looks, look) = held_looks();
     let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
     let running = looks.next().await;
     hub.refresh();
@@ -142,7 +143,7 @@ async fn a_change_during_a_look_causes_another_look() {
 #[tokio::test(start_paused = true)]
 async fn a_change_sends_no_empty_page() {
     let hub = Arc::new(Hub::default());
-    let (mut looks, look) = looks();
+    let (mut looks, look) = held_looks();
     let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
     looks.next().await.send(page("a", 0.0)).unwrap();
     hub.refresh();
@@ -155,7 +156,7 @@ async fn a_change_sends_no_empty_page() {
 #[tokio::test(start_paused = true)]
 async fn a_page_without_viewers_gives_back_its_slot_during_its_pause() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
-    let mut viewer = hub.watch("/a".into(), INTERVAL, look(&looks, EXPENSIVE)).unwrap();
+    let mut viewer = hub.watch("/a".into(), INTERVAL, counted_looks(&looks, EXPENSIVE)).unwrap();
     event(&mut viewer).await;
     drop(viewer);
     until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
@@ -165,11 +166,11 @@ async fn a_page_without_viewers_gives_back_its_slot_during_its_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_panics_ends_its_stream_and_gives_back_its_slot() {
     let hub = Arc::new(Hub::default());
-    let (mut looks, look) = looks();
+    let (mut looks, look) = held_looks();
     let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
     // When its sender is dropped, the look panics.
     drop(looks.next().await);
     until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
     assert_eq!(viewer.recv().await, Some(events::greeting()));
-    assert_eq!(viewer.recv().await, None, "the browser connects again");
+    assert_eq!(viewer.recv().await, None, "the stream has ended, so the browser connects again");
 }

@@ -53,7 +53,7 @@ async fn workflows_are_cancelled_restarted_pruned_and_deleted() {
     let restart = [("action", "restart"), ("id", "fail-1"), ("confirm", "yes")];
     let refused = browser.post("/workflow", &restart).await;
     assert_eq!(refused.status, 409);
-    refused.has(&["fail-1-restart-1 exists already and is no restart of it"]);
+    refused.has(&["fail-1-restart-1 exists already and is not a restart of it"]);
     shop.close().await;
 }
 

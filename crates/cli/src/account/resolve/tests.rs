@@ -1,9 +1,11 @@
-//! Tests of `Account::resolve`: which account the options, the environment and the file mean.
+//! Tests of `Account::resolve`: which account the options, the environment and the file mean. A key that
+//! begins with `c2VjcmV0` ("secret" in base64) must never be in an error message.
 
 use super::*;
 
 /// The options, the variables and the lines of the file, in the order in which they are looked for,
-/// and the account that they name.
+/// and the account that they name. The options are pairs of a name and a value; the value of `--entra`
+/// is empty.
 #[derive(Clone, Copy)]
 struct Case {
     options: &'static [&'static str],
@@ -12,7 +14,8 @@ struct Case {
     expected: &'static str,
 }
 
-/// The account in one line: where it is, the place that named it, its key, its container.
+/// The account in one line: where it is, the place that named it, its key, its container. If it cannot be
+/// resolved, the failure.
 fn resolved(case: &Case) -> String {
     let Case { options, variables, file, .. } = case;
     let option = |name: &str| {
@@ -152,7 +155,7 @@ fn the_first_place_that_names_an_account_wins() {
 }
 
 #[test]
-fn an_account_that_is_named_twice_is_refused() {
+fn an_account_named_twice_and_an_unusable_key_are_refused() {
     let refused = |options: &'static [&'static str], file: Option<&'static str>, words: &str| {
         let text = resolved(&Case { options, variables: &[], file, expected: "" });
         assert!(text.starts_with("Failure") && text.contains(words), "{text}");
@@ -223,7 +226,7 @@ const ENTRA_IN_ENVIRONMENT: &[(&str, &str)] =
     &[("PERIHELION_ENTRA", "1"), ("COSMOS_ENDPOINT", "https://env/"), ("COSMOS_KEY", "c2VjcmV0")];
 
 #[test]
-fn entra_is_used_in_place_of_every_key_but_one_that_was_typed() {
+fn entra_replaces_every_key_except_the_key_of_an_option() {
     let check = |options, variables, file, expected: &str| {
         let text = resolved(&Case { options, variables, file, expected: "" });
         assert!(text.contains(expected), "{expected} is not in {text}");

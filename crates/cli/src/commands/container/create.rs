@@ -97,17 +97,17 @@ async fn create_database(client: &Client, name: &str) -> Result<bool, Error> {
     }
 }
 
-/// What to do with a database that was created for a container that could not be created. It is not
-/// removed here: the service has no delete that spares a database with containers, and another process
-/// may create a container in it at any moment.
+/// What to do with a database that was created for a container that could not be created. The command
+/// does not remove the database: the service deletes a database together with its containers, and
+/// another process may create a container in it at any moment.
 fn left_over(context: &Context, database: &str) -> String {
     let removal = match context.account.is_azure() {
         true => format!("`az cosmosdb sql database delete` with --name {database}"),
         false => format!("DELETE /dbs/{database}, which every SDK can send,"),
     };
     format!(
-        "the database {database} was missing and is created now; it stays, because another program may use it by \
-         now. The command uses it when it is repeated; {removal} removes it"
+        "the database {database} was missing and was created; it stays, because another program may use it by \
+         now. The next run of this command uses the database; {removal} removes it"
     )
 }
 
@@ -120,7 +120,7 @@ fn creation_failed(context: &Context, name: &ContainerName, error: &Error) -> Fa
             "with Entra ID no data role permits this: create it with `az cosmosdb sql container create` \
              (docs/provider.md), or with a key",
         ),
-        // All that the request says comes from the options, so one of them is wrong.
+        // Every part of the request comes from the options, so one of the options is wrong.
         Some(400) => Failure::usage(message, "check the options"),
         Some(_) | None => Failure::runtime(message),
     }

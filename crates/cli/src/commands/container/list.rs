@@ -15,7 +15,7 @@ Examples:
   perihelion container list
   perihelion container list shop -o json
 
-One request for the databases, and one for each database.";
+The command sends one request for the list of databases, and one for each database.";
 
 /// List the containers of an account
 #[derive(Clone, Debug, Args)]

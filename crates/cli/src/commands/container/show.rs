@@ -34,7 +34,7 @@ struct ShownContainer {
     properties: ContainerProperties,
     physical_partitions: usize,
     throughput: Option<ShownThroughput>,
-    /// Whether the credential may not read the throughput. No token of Entra ID may read it.
+    /// Whether the service hides the throughput from this credential, as from every token of Entra ID.
     #[serde(skip)]
     is_throughput_hidden: bool,
 }

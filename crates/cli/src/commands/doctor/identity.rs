@@ -12,7 +12,7 @@ use crate::output::text::{age, cut, time};
 
 const SUBJECT: &str = "credential";
 
-/// The most characters of a name in the service's message.
+/// The most characters of a name from the service's message that a finding shows.
 const NAME_CHARS_MAX: usize = 100;
 
 /// The identity of the environment, with its token or the reason why it has none.
@@ -147,6 +147,10 @@ mod tests {
                         (403): it lacks Microsoft.DocumentDB/databaseAccounts/readMetadata";
         assert_eq!(finding, expected);
         assert!(advice.contains("Cosmos DB Built-in Data Contributor"), "{advice}");
+    }
+
+    #[test]
+    fn a_firewall_and_a_refused_token_have_findings_of_their_own() {
         let (_, finding, _) =
             judged(403, "Request originated from IP 1.2.3.4 is blocked by your account firewall");
         assert!(finding.contains("firewall"), "{finding}");

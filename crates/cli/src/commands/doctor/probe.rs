@@ -1,7 +1,7 @@
 //! The first checks of `perihelion doctor`: one read of the account document, without the
-//! driver. The answer shows whether the endpoint is reached, the certificate, the difference of the
-//! clocks (also if the credential is refused), whether the credential is accepted, and the account's
-//! consistency.
+//! driver. The answer shows whether the endpoint is reached, whether the certificate is trusted, how
+//! much the clocks differ (also if the credential is refused), whether the credential is accepted, and
+//! which consistency the account has.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -96,7 +96,7 @@ async fn send_twice(connection: &RawConnection) -> Result<Answer, RawFailure> {
     }
 }
 
-/// Whether a status says that the service is busy or failing, and nothing about the request.
+/// Whether a status says that the service is busy or fails. Such a status says nothing about the request.
 fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..)
 }
@@ -239,7 +239,7 @@ fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
         ),
         _ => Check::problem(
             "clock",
-            format!("{finding}: it refuses dates that are more than 15 minutes off"),
+            format!("{finding}: the service refuses dates that are more than 15 minutes off"),
             "Set the clock (NTP)",
         ),
     }

@@ -20,9 +20,9 @@ Examples:
   perihelion item patch 77 --pk ada --remove /draft --condition 'FROM c WHERE c.total > 0'
   perihelion item patch 77 --pk ada --steps steps.json
 
-A value is JSON if it is JSON, and a text otherwise. A file has a list of steps as the service
-writes them: [{\"op\":\"set\",\"path\":\"/a\",\"value\":1}]; op is add, set, replace, remove, incr or
-move. The steps of the file come first, then --set, --incr and --remove.";
+A value is read as JSON; a value that is not valid JSON is a text. A file has a list of steps as the
+service writes them: [{\"op\":\"set\",\"path\":\"/a\",\"value\":1}]; op is add, set, replace, remove, incr
+or move. The steps of the file come first, then --set, --incr and --remove.";
 
 /// Change members of an item
 #[derive(Clone, Debug, Args)]

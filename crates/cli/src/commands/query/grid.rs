@@ -21,6 +21,7 @@ pub(super) fn render(rows: &[Value]) -> String {
             names.push(name);
         }
     }
+    // A row that is not an object goes into the first column, VALUE.
     let has_values = rows.iter().any(|row| row.as_object().is_none());
     let heads = names.iter().map(|name| (*name).to_owned());
     let heads: Vec<String> = has_values.then(|| "VALUE".to_owned()).into_iter().chain(heads).collect();

@@ -1,12 +1,12 @@
 //! What is wrong with a statement: parameters that are not given, and the errors of the service with
 //! their place.
 //!
-//! The service takes a parameter that is not given as undefined, so the query finds nothing and
-//! does not fail. A forgotten `--param` is therefore refused here.
+//! For the service, a parameter without a value is `undefined`, so the query finds nothing and does
+//! not fail. A forgotten `--param` is therefore refused here.
 
 use perihelion_client::{Error, query_error_start, query_messages};
 
-/// The first parameter of the statement that is not in `given`. Texts in quotes and comments have no
+/// The first parameter of the statement that is not in `given`. Comments, and texts in quotes, have no
 /// parameters.
 pub(super) fn missing_parameter<'a>(sql: &'a str, given: &[&str]) -> Option<&'a str> {
     let mut rest = sql;
@@ -25,15 +25,15 @@ pub(super) fn missing_parameter<'a>(sql: &'a str, given: &[&str]) -> Option<&'a 
             "-" if after.starts_with('-') => after.find('\n').map_or("", |end| &after[end..]),
             "/" if after.starts_with('*') => after.find("*/").map_or("", |end| &after[end + 2..]),
             "-" | "/" => after,
-            quote => after_text(after, quote),
+            quote => after_quoted_text(after, quote),
         };
     }
     None
 }
 
-/// The statement after a text in quotes. `text` begins after the first quote. A backslash escapes the
-/// character after it.
-fn after_text<'a>(text: &'a str, quote: &str) -> &'a str {
+/// The rest of the statement after a text in quotes. `text` begins after the opening quote. A backslash
+/// escapes the character after it.
+fn after_quoted_text<'a>(text: &'a str, quote: &str) -> &'a str {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
         match c {

@@ -119,8 +119,8 @@ async fn dashboard(
     let socket = bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?;
     let dashboard = Dashboard::start(socket, client, options).map_err(Failure::runtime)?;
     let link = dashboard.sign_in_path().map(|path| format!("http://{}{path}", dashboard.address()));
-    let is_log = settings.mode == Mode::Server;
-    let sign_in = link.map(|link| SignIn::new(link, is_log)).transpose()?;
+    let is_output_log = settings.mode == Mode::Server;
+    let sign_in = link.map(|link| SignIn::new(link, is_output_log)).transpose()?;
     Ok((dashboard, sign_in))
 }
 

@@ -1,10 +1,10 @@
 //! Exports the server's metrics to a collector of OpenTelemetry (`--otlp-endpoint`): OTLP over HTTP,
-//! as JSON, to `/v1/metrics`. The protocol is small, so this needs no library, and no cargo
-//! feature for a build without one. It speaks HTTP/1.1 in clear, for a collector on the same machine or in
-//! the same network; a collector can pass metrics on over TLS.
+//! as JSON, to `/v1/metrics`. The protocol is small, so this module needs no library for it. The
+//! exporter speaks HTTP/1.1 in clear, for a collector on the same machine or in the same network; a
+//! collector can pass metrics on over TLS.
 //!
-//! One export at a time. An export that fails is not repeated: all numbers are cumulative, so the
-//! next export has them too.
+//! Only one export runs at a time. An export that fails is not repeated: all numbers are cumulative, so
+//! the next export has them too.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-/// The width of a bucket: each bucket ends 1 % above the bucket before it, so a quantile is at
-/// most 1 % too long.
-const STEP: f64 = 1.01;
+/// The end of a bucket divided by its start. A quantile is the end of a bucket, so it is at most 1 %
+/// too long.
+const BUCKET_RATIO: f64 = 1.01;
 
 /// Counts of durations by size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latencies {
-    /// Bucket n has the durations from STEP^n microseconds up to STEP^(n+1). A day is in bucket
-    /// 2530.
+    /// Bucket n has the durations from BUCKET_RATIO^n microseconds up to BUCKET_RATIO^(n+1). A day is in
+    /// bucket 2530.
     buckets: Vec<u64>,
     count: u64,
     max: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Latencies {
 impl Latencies {
     pub(super) fn record(&mut self, latency: Duration) {
         let microseconds = (latency.as_micros() as f64).max(1.0);
-        let bucket = (microseconds.ln() / STEP.ln()) as usize;
+        let bucket = (microseconds.ln() / BUCKET_RATIO.ln()) as usize;
         if self.buckets.len() <= bucket {
             self.buckets.resize(bucket + 1, 0);
         }
@@ -38,7 +38,7 @@ impl Latencies {
             seen += count;
             seen >= rank
         })?;
-        let end = Duration::from_secs_f64(STEP.powf(bucket as f64 + 1.0) / 1e6);
+        let end = Duration::from_secs_f64(BUCKET_RATIO.powf(bucket as f64 + 1.0) / 1e6);
         Some(end.min(self.max))
     }
 

@@ -29,7 +29,7 @@ const COLUMNS: [&str; 12] = [
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// The account's endpoint; `null` for the engine in memory.
+    /// The account's endpoint or the data directory; `null` for the engine in memory.
     endpoint: Option<String>,
     database: String,
     container: String,
@@ -137,7 +137,7 @@ impl Report {
         let mut text = String::new();
         if completed > 0.0 {
             text.push_str(&format!(
-                "\nrequests and RU are per completed orchestration. Clients that waited for the end read its \
+                "\nrequests and RU are per completed orchestration. The clients that wait for its end read its \
                  status with another {:.1} requests and {:.1} RU.\n",
                 sum(|row| row.status_requests as f64) / completed,
                 sum(|row| row.status_request_units) / completed,

@@ -217,7 +217,8 @@ fn limits(load: &Load) -> String {
 /// The state of a row in one line that fits a terminal of 100 columns.
 fn status(concurrency: Concurrency, load: &Load, tally: &Tally, elapsed: Duration, cost: &Cost) -> String {
     let (seconds, completed) = (elapsed.as_secs_f64(), tally.completed());
-    // After the duration no orchestrations are started, but the last ones still run.
+    // After the duration no orchestrations are started, but the last ones still run. The line then shows
+    // the elapsed time alone.
     let of_time = load.duration.filter(|duration| elapsed < *duration);
     let of_time = of_time.map(|duration| format!(" of {:.1}", duration.as_secs_f64())).unwrap_or_default();
     let of_number = load.orchestrations.map(|number| format!(" of {number}")).unwrap_or_default();

@@ -41,9 +41,9 @@ pub(super) struct Names {
 /// Whether the run created a database or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It existed, or does not exist yet.
+    /// The run has not created it: it existed before, or is still missing.
     Foreign,
-    /// The run created it.
+    /// The run has created it.
     Created,
 }
 
@@ -189,7 +189,8 @@ impl Target {
         let database = self.client.database(&self.name.database);
         // A database with a random name is removed whole.
         if !is_database_random {
-            self.empty_container(&database.container(&self.name.container), rows, progress).await?;
+            self.remove_container_or_instances(&database.container(&self.name.container), rows, progress)
+                .await?;
         }
         if self.database_origin == Origin::Foreign {
             return Ok(());
@@ -206,7 +207,7 @@ impl Target {
     }
 
     /// Removes the container if the run created it, else the instances of the run.
-    async fn empty_container(
+    async fn remove_container_or_instances(
         &self,
         container: &Container,
         rows: &[Row],

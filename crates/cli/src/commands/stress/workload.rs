@@ -20,10 +20,11 @@ const ACTIVITY: &str = "ProcessTask";
 /// not do the work at all.
 const FAILURES_MAX: u64 = 100;
 
-/// The failures of a row whose reasons are kept. Later failures mostly have the same reasons.
+/// How many failures of a row keep their reasons: the first ones. Later failures mostly have the
+/// same reasons.
 const ERRORS_MAX: usize = 3;
 
-/// The most characters of a reason.
+/// The most characters of a reason. The rest is cut.
 const ERROR_CHARACTERS_MAX: usize = 400;
 
 /// The load of each row.
@@ -48,6 +49,7 @@ pub(super) struct Tally {
     started: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
+    /// The finished activities, repeated ones included.
     activities: AtomicU64,
     records: Mutex<Records>,
 }
@@ -62,7 +64,8 @@ pub(super) struct Records {
 }
 
 impl Tally {
-    /// Numbers the next orchestration from 1; `None` when `limit` of them were started.
+    /// Counts one more orchestration as started and returns its number, which begins at 1. `None` if
+    /// `limit` orchestrations were started already.
     fn start_next(&self, limit: Option<u64>) -> Option<u64> {
         let next = |started: u64| limit.is_none_or(|limit| started < limit).then_some(started + 1);
         self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|before| before + 1)
@@ -149,8 +152,8 @@ pub(super) fn instance_id(prefix: &str, number: u64) -> String {
     format!("{prefix}{number}")
 }
 
-/// One client: runs one orchestration after the other, until `end`, until the load's number is
-/// reached, or until too many have failed.
+/// One client: runs one orchestration after the other, until `end`, until the load's number of
+/// orchestrations is started, or until too many have failed.
 pub(super) async fn run_client(
     client: Client,
     load: Load,

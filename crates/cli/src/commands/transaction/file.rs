@@ -84,8 +84,8 @@ impl TransactionFile {
         }
     }
 
-    /// Whether the transaction reads. A file that mixes reads and writes is refused when the
-    /// transaction is built.
+    /// Whether the first operation is a read. All operations must then be reads:
+    /// [`TransactionFile::build`] refuses a file that mixes reads and writes.
     pub(super) fn is_read(&self) -> bool {
         self.operations.first().is_some_and(|operation| operation.verb == FileVerb::Read)
     }
@@ -99,7 +99,7 @@ impl TransactionFile {
         let named = |index: usize| move |error: Error| format!("operation {index}: {}", error.message());
         if self.is_read() {
             if token.is_some() {
-                return Err("--token is for writes: a read has no outcome to find out".to_owned());
+                return Err("--token is for writes: a file of reads can simply be run again".to_owned());
             }
             let mut transaction = client.read_transaction();
             for (index, operation) in self.operations.iter().enumerate() {
@@ -119,7 +119,8 @@ impl TransactionFile {
 }
 
 impl FileOperation {
-    /// The id, which a create and an upsert have in their document.
+    /// The id of the operation, or for a create and an upsert the id in the document. Empty if the id
+    /// is missing.
     pub(super) fn id(&self) -> &str {
         let in_document = || self.document.as_ref()?.get("id")?.as_str();
         self.id.as_deref().or_else(in_document).unwrap_or_default()
@@ -161,7 +162,7 @@ impl FileOperation {
             .ok_or_else(|| Error::input(format!("a {} needs a `document`", self.verb.name())))
     }
 
-    /// Refuses members that the operation does not have, so that a mistake is not ignored.
+    /// Refuses members that the operation does not take, so that a mistake in the file is not ignored.
     fn check_members(&self) -> Result<(), Error> {
         let has_document = matches!(self.verb, FileVerb::Create | FileVerb::Upsert | FileVerb::Replace);
         let is_patch = self.verb == FileVerb::Patch;
@@ -176,7 +177,7 @@ impl FileOperation {
             ("ifNoneMatch", self.if_none_match.is_some(), self.verb == FileVerb::Read),
         ] {
             if is_given && !is_allowed {
-                return Err(Error::input(format!("a {} has no `{name}`", self.verb.name())));
+                return Err(Error::input(format!("a {} does not take `{name}`", self.verb.name())));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `Outcome`: the result of a transaction as JSON, one member for each column of the table.
+//! `Outcome`: the result of a transaction as JSON, with an entry for each operation.
 
 use perihelion_client::{AbortedTransaction, TransactionResult, TransactionResults};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(super) struct Outcome<'a> {
     token: Option<String>,
     /// The token with which an aborted transaction may succeed later.
     next_token: Option<String>,
-    /// What the service says about an abort.
+    /// What the service says about an abort; null if it says nothing.
     diagnostic: Option<&'a str>,
     request_units: f64,
     attempts: usize,
@@ -77,7 +77,7 @@ impl<'a> Operation<'a> {
             sub_status: status.sub,
             request_units: result.charge(),
             etag: result.etag().map(ToString::to_string),
-            // A body that is not JSON is left out: the table shows it.
+            // A body that is not JSON is left out. The table of a read shows it.
             document: serde_json::from_slice(result.body()).ok(),
         }
     }

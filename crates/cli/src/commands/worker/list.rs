@@ -18,8 +18,9 @@ Examples:
   SEEN        age of the last heartbeat. A process that does nothing writes none
   ALIVE       whether the last heartbeat is recent. With --data no worker is alive, because no
               other process can use the directory meanwhile
+  BUSY        whether the process has taken work lately
   TURNS       whether the process runs orchestrations
-  ACTIVITIES  the activities that it runs: * all, untagged those without a tag, and tags
+  ACTIVITIES  the tags of the activities that it runs: * is all, untagged is those without a tag
   SLICES      how many slices of the container it polls
   SHARED      for how many slices it asks other processes to help
 
@@ -46,14 +47,15 @@ struct Worker {
     is_busy: bool,
     slices: usize,
     shared_slices: usize,
+    /// The newest version of the store's layout that the process can read.
     readable_version: u32,
     #[serde(skip)]
     seen_ms: u64,
 }
 
 impl Worker {
-    /// `is_open_here`: the data directory is open in this process, so no worker can be alive whatever
-    /// its heartbeat says.
+    /// `is_open_here` says whether the workers belong to a data directory that this process has open.
+    /// No worker can then be alive, whatever its heartbeat says.
     fn new(info: WorkerInfo, is_open_here: bool) -> Self {
         Worker {
             seen_at: time(info.seen_at_ms),
@@ -70,8 +72,8 @@ impl Worker {
     }
 }
 
-/// A tag for people. In JSON `-` stands for activities without a tag, which in a table would mean
-/// that there are none.
+/// A tag as the table shows it. In JSON, `-` stands for activities without a tag. In the table, `-`
+/// would look like an empty cell.
 fn tag_name(tag: &str) -> &str {
     if tag == "-" { "untagged" } else { tag }
 }
@@ -94,8 +96,8 @@ const COLUMNS: &[Column<Worker>] = &[
     Column::number("SHARED", |row, _| row.shared_slices.to_string()),
 ];
 
-/// Why a worker with a recent heartbeat is not alive.
-const STOPPED: &str =
+/// Why a worker with a recent heartbeat is shown as not alive.
+const NO_WORKER_ALIVE: &str =
     "no worker is alive: this command has the data directory open, and no other process can use it meanwhile";
 
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
@@ -104,7 +106,7 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
             let workers = provider.workers().await.map_err(Failure::provider)?;
             let is_open_here = context.account.is_data_directory();
             if is_open_here && workers.iter().any(|worker| worker.is_alive) {
-                tell(format_args!("{STOPPED}"));
+                tell(format_args!("{NO_WORKER_ALIVE}"));
             }
             let rows: Vec<Worker> =
                 workers.into_iter().map(|worker| Worker::new(worker, is_open_here)).collect();

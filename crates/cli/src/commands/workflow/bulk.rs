@@ -28,8 +28,8 @@ struct Outcome {
     /// The result in words; `None` if the action failed or was skipped.
     result: Option<String>,
     error: Option<String>,
-    /// `false` if the instance was skipped, or if the action was only planned. An error then says so
-    /// itself, and needs no word before it.
+    /// `false` if the instance was skipped, or if the action was only planned. The error then begins
+    /// with `skipped` or `would fail`, so [`Outcome::text`] writes no `failed` before it.
     #[serde(skip)]
     is_run: bool,
 }
@@ -45,8 +45,8 @@ impl Outcome {
     }
 }
 
-/// Shows what would be done. `plan` says it for one instance, such as "delete", or says why the
-/// action would fail. Fails if the real command would fail.
+/// Shows what would be done. `plan` returns the action on one instance in words, such as "delete",
+/// or the reason why it would fail. `show_plan` fails if the real command would fail.
 pub(super) async fn show_plan(
     context: &Context,
     selection: Selection,
@@ -97,7 +97,7 @@ where
             && let Some(row) = waiting.next()
         {
             let work = action(provider.clone(), row.clone());
-            tasks.spawn(attempt(provider.clone(), row, work));
+            tasks.spawn(run_if_unchanged(provider.clone(), row, work));
         }
         let Some(done) = tasks.join_next().await else { break };
         let outcome = done.map_err(Failure::runtime)?;
@@ -114,7 +114,7 @@ where
 }
 
 /// Does the work of the action, unless the instance has changed since the selection.
-async fn attempt(
+async fn run_if_unchanged(
     provider: CosmosDBProvider,
     row: ListedInstance,
     work: impl Future<Output = Result<String, String>>,
@@ -126,12 +126,12 @@ async fn attempt(
         error: Some(error),
         is_run,
     };
-    let now = match instance::find(&provider, &instance_id).await {
-        Ok(now) => now,
+    let current = match instance::find(&provider, &instance_id).await {
+        Ok(current) => current,
         Err(failure) => return with_error(failure.message().to_owned(), true),
     };
-    let now = now.as_ref().map(|now| (now.status.as_str(), now.created_at));
-    if let Some(change) = change((&row.status, row.created_at), now) {
+    let current = current.as_ref().map(|current| (current.status.as_str(), current.created_at));
+    if let Some(change) = change((&row.status, row.created_at), current) {
         return with_error(format!("skipped: {change}"), false);
     }
     match work.await {
@@ -141,9 +141,9 @@ async fn attempt(
 }
 
 /// How the status or the time of creation changed since the selection; `None` if both are the
-/// same.
-fn change(selected: (&str, u64), now: Option<(&str, u64)>) -> Option<String> {
-    match now {
+/// same. `current` is `None` if the instance no longer exists.
+fn change(selected: (&str, u64), current: Option<(&str, u64)>) -> Option<String> {
+    match current {
         None => Some("it no longer exists".to_owned()),
         Some((_, created_at)) if created_at != selected.1 => {
             Some("another workflow with this id was created since the selection".to_owned())
@@ -187,7 +187,8 @@ impl Counts {
     }
 }
 
-/// Fails if the selection was cut, or if there are `reasons`: why some instances were not changed.
+/// Fails if the selection was cut, or if there are `reasons`. A reason says why some instances were
+/// not changed.
 fn fail_if_incomplete(mut reasons: Vec<String>, total: usize, cut: Option<Cut>) -> Result<(), Failure> {
     reasons.extend(cut.map(|cut| match cut {
         Cut::Limit => format!("there are more than the {total} of --limit"),

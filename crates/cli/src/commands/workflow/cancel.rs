@@ -26,7 +26,7 @@ pub(super) struct CancelArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// The reason, which the workflow's error has
+    /// The reason. It is shown in the workflow's error
     #[arg(long, value_name = "TEXT", default_value = "cancelled by an operator")]
     reason: String,
 }

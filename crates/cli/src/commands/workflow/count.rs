@@ -53,9 +53,11 @@ const COLUMNS: &[Column<StatusCount>] = &[
 
 pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failure> {
     let filter = args.filter.join(" ");
+    // A wrong filter is reported before any request is sent.
     selection::parse_filter(&filter)?;
     context
         .show(args.watch, async |provider| {
+            // The filter is parsed each time, because ages in it count from now.
             let options = selection::parse_filter(&filter)?;
             let counts = provider.count(&options).await;
             render(context.form, counts.map_err(Failure::provider)?)
@@ -66,6 +68,7 @@ pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failur
 fn render(form: Form, counts: InstanceCounts) -> Result<String, Failure> {
     let (total, is_complete) = (counts.total(), counts.is_complete);
     if !is_complete {
+        // The provider's limit: 200 pages of counts and 10 pages of pending instances.
         tell(format_args!("there are more: a count reads at most 210 pages"));
     }
     if form != Form::Table {

@@ -16,8 +16,8 @@ Examples:
   perihelion workflow delete --filter 'status=completed updated>30d' --dry-run
   perihelion workflow delete --filter 'status=completed updated>30d' --limit 10000 --yes
 
-A workflow is deleted with its sub-orchestrations, all or nothing. A filter selects workflows
-without a parent that have ended or are pending; with --force also those that run.";
+A workflow is deleted with its sub-orchestrations, all or nothing. A filter selects workflows that
+have no parent, and have ended or are pending; with --force also those that run.";
 
 /// The most trees that are read to count the sub-orchestrations of a selection. Each tree takes at
 /// least three requests, and meanwhile a person waits for the question.
@@ -70,8 +70,8 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
         .await
 }
 
-/// Why a workflow cannot be deleted, whatever its sub-orchestrations do; `None` if it can. The provider
-/// refuses the same workflows, in the words of its own interface.
+/// Why a workflow cannot be deleted, whatever its sub-orchestrations do; `None` if there is no such
+/// reason. The provider refuses the same workflows, in the words of its own interface.
 fn objection(row: &ListedInstance, force: bool) -> Option<String> {
     match &row.parent_instance_id {
         Some(parent) => Some(format!(
@@ -111,8 +111,8 @@ fn is_idle(row: &ListedInstance) -> bool {
     instance::is_ended(&row.status) || row.status == "Pending"
 }
 
-/// The action in words, with the number of sub-orchestrations that are deleted too. A workflow with a
-/// sub-orchestration that runs is not counted, unless the deletion is forced.
+/// The action in words, with the number of sub-orchestrations that are deleted too. Without `force`,
+/// a workflow with a sub-orchestration that runs is not counted, because its deletion will fail.
 async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstance], force: bool) -> String {
     let (mut workflows, mut descendants) = (instances.len(), 0);
     let mut is_complete = instances.len() <= TREES_MAX;

@@ -47,7 +47,7 @@ struct Description {
     #[serde(flatten)]
     instance: Instance,
     executions: Vec<u64>,
-    /// `None` for a pending workflow, as are the bytes and the input.
+    /// `None` for a pending workflow. `history_bytes` and `input` are then `None` too.
     events: Option<u64>,
     history_bytes: Option<u64>,
     input: Option<String>,

@@ -56,15 +56,17 @@ struct Ended {
 /// nothing else to do takes a start within a second.
 const PENDING_MAX: Duration = Duration::from_secs(3);
 
-/// The time that each read gets at least, also if the deadline is sooner: a little longer than one attempt
-/// of the driver. So a wait ends even if the account does not answer, and `--timeout 0s` reads once.
+/// The least time that a read gets before it is given up, also if the deadline is sooner. It is a
+/// little longer than one attempt of the driver. So `--timeout 0s` reads once, and a wait ends even
+/// if the account does not answer.
 const READ_TIME_MIN: Duration = Duration::from_secs(7);
 
 /// How long reading the workers' heartbeats may take, to find out why a workflow is pending.
 const REASON_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Waits until a workflow has ended. Says once on standard error that no worker is alive. A transient
-/// failure of a read is also printed there, but not again if the next reads fail in the same way.
+/// Waits until a workflow has ended. If no worker can run the workflow, standard error says so once.
+/// A transient failure of a read is also printed there, but not again if the next reads fail in the
+/// same way.
 pub(super) async fn wait(
     context: &Context,
     provider: &CosmosDBProvider,
@@ -134,8 +136,8 @@ const NO_WORKER: &str =
 const NOTHING_RUNS: &str =
     "no worker can run while this command has the data directory open. Start a server and a worker on it";
 
-/// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read soon,
-/// because then nothing is known about them.
+/// Whether a process is alive that runs orchestrations. `true` if the heartbeats cannot be read in
+/// time: nothing is then known about the processes.
 async fn has_live_worker(provider: &CosmosDBProvider) -> bool {
     let Ok(workers) = tokio::time::timeout(REASON_TIME_MAX, provider.workers()).await else { return true };
     workers.map_or(true, |all| all.iter().any(|worker| worker.is_alive && worker.runs_orchestrations))

@@ -19,7 +19,8 @@ Examples:
   perihelion workflow history order-7 --execution 1 --type failed
   perihelion workflow history order-7 -o jsonl > order-7.jsonl
 
-The table cuts long values; -o json has the events whole, as duroxide stores them.";
+OF is the number of the event that this event answers. The table cuts long values; -o json has the
+events whole, as duroxide stores them.";
 
 /// Show the events of a workflow
 #[derive(Clone, Debug, Args)]
@@ -50,6 +51,7 @@ const COLUMNS: &[Column<Event>] = &[
     Column::number("EVENT", |event, _| event.event_id.to_string()),
     Column::new("TIME", |event, _| time(event.timestamp_ms)),
     Column::new("TYPE", |event, _| event_type(event)),
+    // The number of the event that this event answers, such as the schedule of an activity.
     Column::number("OF", |event, _| event.source_event_id.map_or("-".to_owned(), |id| id.to_string())),
     Column::new("DETAIL", |event, _| detail(&event.kind)),
 ];
@@ -83,7 +85,8 @@ async fn read(provider: &CosmosDBProvider, args: &HistoryArgs) -> Result<Vec<Eve
     Ok(events)
 }
 
-/// The details of an event for a person: its name and its main value.
+/// The details of an event for a person: a failure in words; for other events the names and the
+/// values in the event, such as an activity's name and its input.
 fn detail(kind: &EventKind) -> String {
     if let EventKind::OrchestrationFailed { details }
     | EventKind::ActivityFailed { details }

@@ -7,7 +7,8 @@ use clap::Args;
 
 use crate::exit::Failure;
 
-/// The most bytes of an input. duroxide and the service allow less.
+/// The most bytes that are read from a file or from standard input. duroxide and the service allow
+/// less, so this only limits the memory.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 // The input of a workflow. Not a documentation comment: clap would show it as the help.

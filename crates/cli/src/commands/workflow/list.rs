@@ -41,11 +41,11 @@ pub(super) struct ListArgs {
     /// Only workflows that match these terms
     filter: Vec<String>,
 
-    /// The most workflows
+    /// List at most this many workflows
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
 
-    /// List in the order of storage, which misses no workflow, and not the last changed first
+    /// List in the order of storage, in place of the last changed first. This misses no workflow
     #[arg(long)]
     stored_order: bool,
 

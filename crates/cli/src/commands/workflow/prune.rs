@@ -17,7 +17,8 @@ Examples:
   perihelion workflow prune billing-loop --keep-last 10 --yes
   perihelion workflow prune --filter 'name=billing*' --completed-before 168h --dry-run
 
-The current execution is always kept. Both limits must allow a removal.";
+The current execution is always kept. If both --keep-last and --completed-before are given, an
+execution is removed only if both allow it.";
 
 /// Remove earlier executions of workflows that continue as new
 #[derive(Clone, Debug, Args)]
@@ -81,8 +82,8 @@ fn check_begun(row: &ListedInstance) -> Result<(), String> {
     }
 }
 
-/// How many executions would be removed, in words. The rule is that of the provider: the current
-/// execution and those that run stay, and both limits must allow a removal.
+/// How many executions would be removed, in words. The provider has the same rule: the current
+/// execution and executions that run stay. Each other execution is removed if both options allow it.
 async fn plan(
     provider: &CosmosDBProvider,
     row: &ListedInstance,

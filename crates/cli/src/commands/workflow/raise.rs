@@ -35,8 +35,8 @@ pub(super) struct RaiseArgs {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     event: String,
 
-    /// The payload of the event, as the workflow gets it; after -- if it begins with a hyphen and is
-    /// not a plain number [default: an empty text]
+    /// The payload of the event, as the workflow gets it. Write -- before it if it begins with a
+    /// hyphen and is not a plain number [default: an empty text]
     #[arg(conflicts_with = "payload_file", allow_negative_numbers = true)]
     payload: Option<String>,
 
@@ -75,7 +75,7 @@ async fn raise(provider: &CosmosDBProvider, args: &RaiseArgs, payload: String) -
     let row = instance::get(provider, instance).await?;
     if instance::is_ended(&row.status) {
         return Err(Failure::runtime(format!(
-            "{instance:?} has ended ({}): it takes no event any more",
+            "{instance:?} has ended ({}): it takes no more events",
             row.status.to_lowercase()
         )));
     }

@@ -21,11 +21,11 @@ Examples:
 A new workflow is started with the name, the version and the recorded input of the current
 execution. The old workflow stays as it is. The new id is the old id with -restart- and the number
 of the execution, unless --new-id gives it. So a repeated command starts no second copy: if the new
-workflow exists, the command says so and leaves it as it is. It fails if that workflow is older or
-has another name or input, because then it is no restart of this one: give --new-id. A filter
-selects workflows without a parent that have ended. A workflow that runs or has a parent is
-restarted only if it is named, and with --force: two copies would run, and the parent would not get
-the result of the new one.";
+workflow exists, the command says so and leaves it as it is. If the workflow with the new id is
+older than the old one or has another name or input, it is not a restart of the old one, and the
+command fails: give --new-id. A filter selects workflows that have ended and have no parent. A
+workflow that runs or has a parent is restarted only if it is named, and with --force: two copies
+would run, and the parent would not get the result of the new one.";
 
 /// Start workflows again with their recorded input
 #[derive(Clone, Debug, Args)]
@@ -84,8 +84,7 @@ pub(super) async fn run(args: RestartArgs, context: &Context) -> Result<(), Fail
         .await
 }
 
-/// Why a workflow is not restarted without --force; `None` if it may be restarted. A pending
-/// workflow has no recorded input; `restart` reports that.
+/// Why a workflow is not restarted without --force; `None` if it may be restarted.
 fn objection(row: &ListedInstance) -> Option<String> {
     match (&row.parent_instance_id, row.status.as_str()) {
         (Some(parent), _) => Some(format!("{:?} is a child of {parent:?}", row.instance_id)),
@@ -94,6 +93,8 @@ fn objection(row: &ListedInstance) -> Option<String> {
     }
 }
 
+/// Refuses instances that need --force. Pending ones are not refused here: [`recorded_start`] reports
+/// that their input is not recorded.
 fn refuse_objections(instances: &[ListedInstance]) -> Result<(), Failure> {
     let mut begun = instances.iter().filter(|row| row.status != "Pending");
     match begun.find_map(objection) {
@@ -113,7 +114,7 @@ async fn plan(
 ) -> Result<String, String> {
     let id = id_of_new(row, new_id);
     let recorded = recorded_start(provider, row).await?;
-    Ok(match find_new(provider, row, &recorded, &id, new_id.is_some()).await? {
+    Ok(match was_started_before(provider, row, &recorded, &id, new_id.is_some()).await? {
         true => format!("do nothing: {id} was started before"),
         false => format!("start {id}"),
     })
@@ -122,7 +123,7 @@ async fn plan(
 /// The objection to the restart of a pending workflow.
 const NOT_BEGUN: &str = "it has not begun, so its input is not recorded";
 
-/// With what the current execution of a workflow began.
+/// The name, the version and the input with which the current execution of a workflow began.
 async fn recorded_start(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<RecordedStart, String> {
     let recorded = provider.recorded_start(&row.instance_id).await.map_err(|error| error.message)?;
     recorded.ok_or_else(|| NOT_BEGUN.to_owned())
@@ -133,10 +134,10 @@ fn id_of_new(row: &ListedInstance, new_id: Option<&str>) -> String {
     new_id.map_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id), str::to_owned)
 }
 
-/// Whether the new workflow was started before. An id of --new-id may belong to any workflow, so it is
-/// refused if it exists. If the id that follows from the old workflow exists, that workflow is compared
-/// with the old one, and the id is refused if it is not a restart of the old one.
-async fn find_new(
+/// Whether the new workflow was started before. An id from --new-id (`is_given`) is refused if any
+/// workflow has it. An id that follows from the old workflow is refused only if the workflow that has
+/// it is not a restart of the old one.
+async fn was_started_before(
     provider: &CosmosDBProvider,
     row: &ListedInstance,
     recorded: &RecordedStart,
@@ -148,7 +149,8 @@ async fn find_new(
     if is_given {
         return Err(format!("{id:?} exists already"));
     }
-    // A later execution of the found workflow began with another input than its first one.
+    // The recorded input is that of the current execution. If this is not the first execution, the
+    // input with which the workflow was started is unknown.
     let input = match found.execution_id {
         1 => provider.recorded_start(id).await.map_err(|error| error.message)?.map(|start| start.input),
         _ => None,
@@ -157,14 +159,14 @@ async fn find_new(
     match difference(old, (found.created_at, &found.name, input.as_deref())) {
         None => Ok(true),
         Some(why) => Err(format!(
-            "{id:?} exists already and is no restart of this workflow: {why}. Give the new workflow another id \
-             with --new-id"
+            "{id:?} exists already and is not a restart of this workflow: {why}. Give the new workflow \
+             another id with --new-id"
         )),
     }
 }
 
-/// Why the workflow that has the id of the new one is not a restart of the old one; `None` if it probably
-/// is one. Both are given by the time of creation, name and input. The input of the found one may be unknown.
+/// Why the found workflow is not a restart of the old one; `None` if it probably is. A workflow is
+/// given as its time of creation, its name and its input. The input of the found one may be unknown.
 fn difference(old: (u64, &str, &str), found: (u64, &str, Option<&str>)) -> Option<&'static str> {
     if found.0 < old.0 {
         return Some("it is older");
@@ -185,7 +187,7 @@ async fn restart(
 ) -> Result<String, String> {
     let id = id_of_new(&row, new_id.as_deref());
     let recorded = recorded_start(&provider, &row).await?;
-    if find_new(&provider, &row, &recorded, &id, new_id.is_some()).await? {
+    if was_started_before(&provider, &row, &recorded, &id, new_id.is_some()).await? {
         return Ok(format!("started before: {id}"));
     }
     let RecordedStart { name, version, input, .. } = recorded;
@@ -198,10 +200,10 @@ async fn restart(
 mod tests {
     use super::*;
 
-    /// Story of a bug: a workflow that had the id of the new one, whatever it was, counted as started before,
-    /// and the command succeeded without a new workflow.
+    /// Story of a bug: any workflow with the id of the new one counted as the new one, so the command
+    /// succeeded although it started no workflow.
     #[test]
-    fn a_workflow_with_the_new_id_is_a_restart_only_if_it_is_newer_and_the_same() {
+    fn an_older_workflow_or_one_with_another_name_or_input_is_not_a_restart() {
         let old = (5, "hello", "7");
         for (found, expected) in [
             ((6, "hello", Some("7")), None),

@@ -18,8 +18,9 @@ use crate::process::tell;
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
 
-/// The most pages that one selection reads, which takes minutes. [`LIMIT_MAX`] instances are on some hundred
-/// pages. More pages are read because a verb may leave out many of the instances on them.
+/// The most pages that one selection reads. To read them all takes minutes. [`LIMIT_MAX`] instances
+/// are on some hundred pages. More pages are read because a verb may leave out many of the instances
+/// on them.
 const PAGES_MAX: usize = 10_000;
 
 /// What a command says after [`PAGES_MAX`] pages.
@@ -78,7 +79,7 @@ pub(super) fn parse_filter(text: &str) -> Result<ListOptions, Failure> {
     ListOptions::from_filter(text, now_ms()).map_err(|error| {
         let pointer = format!("{}^", " ".repeat(error.position));
         let advice = match text.contains("!=") {
-            true => "a filter says what a workflow has, and cannot say what it has not: there is no !=",
+            true => "there is no !=: a filter says what a workflow has, not what it lacks",
             false => "`perihelion workflow list --help` shows the filters",
         };
         Failure::usage(format!("{error}\n  {text}\n  {pointer}"), advice)
@@ -170,7 +171,7 @@ pub(super) fn workflows(count: usize) -> String {
     counted(count as u64, "workflow")
 }
 
-/// The advice of verbs that have --dry-run too.
+/// The advice of [`confirm`] for a verb that has --yes and --dry-run.
 pub(crate) const YES_OR_DRY_RUN: &str = "add --yes to do it, or --dry-run to see what it would do";
 
 /// Asks a person whether to do something. `advice` is for a command that cannot ask.
@@ -232,8 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// Story of a bug: a filter that selects only instances which the verb leaves out read all pages
-    /// of the container.
+    /// Story of a bug: the verb left out every instance that matched the filter, so the command read
+    /// all pages of the container.
     #[tokio::test]
     async fn a_selection_without_a_wanted_instance_ends_at_the_limit_of_pages() {
         let mut endless = ListPage::default();

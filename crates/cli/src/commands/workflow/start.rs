@@ -101,7 +101,7 @@ pub(super) async fn enqueue(
 
 /// A new id that begins with a name.
 fn random_id(name: &str) -> String {
-    // The standard library seeds each hash state from the system's random numbers.
+    // The standard library seeds its hash states from the system's random numbers.
     format!("{name}-{:016x}", RandomState::new().build_hasher().finish())
 }
 

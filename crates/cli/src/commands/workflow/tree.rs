@@ -54,6 +54,7 @@ pub(super) async fn run(args: TreeArgs, context: &Context) -> Result<(), Failure
             let tree = provider.tree(&args.instance).await;
             let tree = tree.map_err(Failure::provider)?;
             if !tree.is_complete {
+                // The limits are the provider's.
                 tell(format_args!("there are more: at most 1,000 workflows in 32 levels are shown"));
             }
             let row = |row: duroxide_cdb::TreeInstance| Row {

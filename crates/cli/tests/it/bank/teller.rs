@@ -1,4 +1,4 @@
-//! A client that moves money, and its record of every transaction that it sent.
+//! `Teller`: a client that moves money, and its record of every transaction that it sent.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) struct Counts {
     pub(super) unknown: u64,
     /// Commits that were not processed.
     pub(super) failed: u64,
-    /// Commits of a token that the teller had sent before, during the load.
+    /// Commits, during the load, of a token that the teller had sent before.
     pub(super) replayed: u64,
     /// Tokens that were left undecided until the end.
     pub(super) undecided: u64,

@@ -6,7 +6,7 @@ use perihelion_testkit::Random;
 use super::{ACCOUNTS, Account};
 use crate::crashing::{Places, distinct_numbers};
 
-/// Half of the transfers are between these accounts, so that they conflict.
+/// Half of the transfers are between accounts whose number is below this, so that transfers conflict.
 const BUSY_ACCOUNTS: u32 = 24;
 
 /// Money from the first account to the others.
@@ -20,8 +20,8 @@ pub(super) struct Transfer {
 pub(super) struct BalanceChange {
     pub(super) account: u32,
     pub(super) amount: i64,
-    /// The balance after the transfer and the version that it was computed from; `None` if the
-    /// server adds the amount.
+    /// The balance after the transfer, and the etag of the account from which it was computed; `None`
+    /// if the server adds the amount.
     pub(super) computed: Option<(i64, Etag)>,
 }
 

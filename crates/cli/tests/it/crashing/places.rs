@@ -1,5 +1,5 @@
-//! `Places`: the places of the documents of a test, in eight partitions of three containers. Each of
-//! the eight partition keys is in another physical partition.
+//! `Places`: the places of the documents of a test, in eight partitions of three containers. The eight
+//! partition keys are in eight different physical partitions.
 
 use perihelion_client::{Client, Container, ContainerProperties};
 use perihelion_testkit::Random;

@@ -24,7 +24,7 @@ impl TokenService {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let request = read_request(&mut stream);
-                // The request is kept before it is answered, so that it is known when the client ends.
+                // The request is kept before the answer is sent, so it is here when the client ends.
                 if send.send(request).is_err() {
                     return;
                 }
@@ -39,12 +39,12 @@ impl TokenService {
         &self.url
     }
 
-    /// The next request: its head and its body.
+    /// Takes the next request: its head and its body.
     pub(crate) fn request(&self) -> String {
         self.requests.recv_timeout(TIMEOUT).expect("the service was asked")
     }
 
-    /// How many requests arrived since this was asked last.
+    /// Takes all requests that were not taken yet, and returns their number.
     pub(crate) fn new_requests(&self) -> usize {
         self.requests.try_iter().count()
     }

@@ -18,6 +18,7 @@ use crate::crashing::Places;
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Appender {
+    /// The number of this client.
     pub(super) number: u64,
     pub(super) places: Places,
     pub(super) client: Client,
@@ -124,8 +125,8 @@ impl Appender {
             let is_append = index == 0 || self.random.one_in(2);
             let transaction = transactions.last_mut().expect("one transaction");
             if !is_append {
-                // Nothing is appended to this list. The patch of another member only checks that the
-                // list has not changed since it was read.
+                // Nothing is appended to this list. The patch increments a counter beside the
+                // elements: its precondition checks that the list has not changed since it was read.
                 if self.mistake != Mistake::UncheckedReads {
                     let touch = Patch::new().increment("/touched", 1)?;
                     self.patch(transaction, *key, &touch, Some(etag))?;
@@ -213,6 +214,7 @@ impl Appender {
         }
     }
 
+    /// An element that no other append has, of this client or of another one.
     fn new_element(&mut self) -> Element {
         self.appended += 1;
         (self.number << 32) | (self.appended - 1)
@@ -231,7 +233,7 @@ impl Appender {
     }
 }
 
-/// The documents and their versions.
+/// The lists in the results of a read transaction, with their etags.
 fn seen_in(keys: &[Key], read: &TransactionResults) -> Vec<Seen> {
     let results = keys.iter().zip(read);
     results

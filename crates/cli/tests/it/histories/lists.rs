@@ -16,7 +16,8 @@ const SLOTS: u32 = 8;
 /// A list with this many elements is not used any more.
 const LENGTH_MAX: usize = 24;
 
-/// The most operations of a read transaction at the end.
+/// How many lists one transaction of [`Lists::read_all`] reads. `CrashingServer` starts the server
+/// with this limit.
 const READS_MAX: usize = 1000;
 
 /// A list as it is stored.
@@ -34,7 +35,8 @@ pub(super) struct List {
 /// Which lists are in use, and the clock of the history.
 pub(super) struct Lists {
     clock: AtomicU64,
-    /// How many lists of each slot are no longer in use.
+    /// How many lists of each slot are no longer in use. The list that is in use has the key
+    /// `slot + SLOTS * generation`.
     generations: [AtomicU32; SLOTS as usize],
 }
 
@@ -77,7 +79,7 @@ impl Lists {
         }
     }
 
-    /// Reads all lists that were ever in use, from one snapshot.
+    /// Reads all lists that were ever in use, after all clients have ended.
     pub(super) async fn read_all(&self, client: &Client, places: &Places) -> Transaction {
         let last = |slot: u32| slot + SLOTS * self.generation(slot);
         let keys: Vec<Key> =
@@ -85,8 +87,8 @@ impl Lists {
         let invoked_at = self.now();
         let mut reads = Vec::new();
         // If there are more lists than one transaction can read, several transactions read them,
-        // and the history has them as one transaction. No client writes any more, so the reads
-        // agree.
+        // and the history has them as one transaction. No client writes any more, so all of them
+        // see the same state.
         for chunk in keys.chunks(READS_MAX) {
             let mut transaction = client.read_transaction().with_limits(false);
             for key in chunk {

@@ -18,7 +18,7 @@ use super::PARTITION_KEYS;
 use super::journal::{AcknowledgedDocument, Change, Journal, Key, Position, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
-/// The id of the counter: each partition has one, which all clients increment.
+/// The id of the counter document. Each partition has one, and all clients increment it.
 pub(super) const COUNTER: &str = "counter";
 
 /// How many documents of earlier runs each client reads again in a check.
@@ -289,7 +289,7 @@ impl Audit {
             let partition = partition_key(index);
             let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
             let keys = journals.iter().flat_map(|journal| journal.present.keys());
-            // One more is the counter of the partition.
+            // One more document is the counter of the partition.
             let documents = 1 + keys.filter(|(pk, _)| *pk == partition).count() as u64;
             if counted != [Value::from(documents)] {
                 violations
@@ -388,6 +388,8 @@ struct ClientReader {
 }
 
 impl ClientReader {
+    /// Checks the documents that the client changed since the last check, and `samples` random
+    /// documents of the client. Returns the journal and the violations.
     async fn check(mut self, mut random: Random, samples: usize) -> (Journal, Vec<String>) {
         let mut violations = Vec::new();
         let outcome = self.try_check(&mut random, samples, &mut violations).await;
@@ -447,22 +449,22 @@ impl ClientReader {
             let body = if answer.status == 200 { Some(parse(&answer)?) } else { None };
             current.push((body, item_lsn(&answer)));
         }
-        let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
+        let has_state_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref() == self.journal.present.get(&change.key).map(|acknowledged| &acknowledged.body)
         };
-        let is_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
+        let has_state_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref().map(own_members) == change.body
         };
-        if changes.iter().zip(&current).all(is_before) {
+        if changes.iter().zip(&current).all(has_state_before) {
             return Ok(());
         }
         let lsns: BTreeSet<u64> =
             current.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
-        if !changes.iter().zip(&current).all(is_after) || lsns.len() > 1 {
+        if !changes.iter().zip(&current).all(has_state_after) || lsns.len() > 1 {
             let states = changes.iter().zip(&current).map(|pair| {
-                let state = if is_before(pair) {
+                let state = if has_state_before(pair) {
                     "not done"
-                } else if is_after(pair) {
+                } else if has_state_after(pair) {
                     "done"
                 } else {
                     "neither"

@@ -52,8 +52,8 @@ fn docs(method: &str) -> HttpRequest {
     call.header("x-ms-cosmos-allow-tentative-writes", "true")
 }
 
-/// Creates documents until the server is killed. Returns the ids of the acknowledged
-/// documents.
+/// Creates documents in five partitions until the server is killed. Returns the ids of the
+/// acknowledged documents.
 async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     let client = HttpClient::new(address);
     let mut acknowledged = Vec::new();

@@ -14,6 +14,7 @@ use crate::program::{RunningServer, command};
 
 const CLIENTS: usize = 4;
 const ACCOUNTS: u64 = 12;
+/// The balance of each account at the beginning.
 const BALANCE: i64 = 1000;
 /// The longest run of a server under load.
 const RUN_MICROSECONDS_MAX: u64 = 250_000;
@@ -25,7 +26,7 @@ struct Sent {
 }
 
 /// A transfer of one unit between two accounts, which are in different partitions and may be in different
-/// containers. It also creates a journal document, so the number of these documents is the number of
+/// containers. It also creates a receipt document, so the number of these documents is the number of
 /// transfers that took effect.
 fn transfer(token: u128, from: u64, to: u64) -> HttpRequest {
     let change = |account: u64, by: i64| {
@@ -34,10 +35,10 @@ fn transfer(token: u128, from: u64, to: u64) -> HttpRequest {
             account % 2
         )
     };
-    let journal = format!(
-        r#"{{"operationType":"Create","databaseName":"d","collectionName":"c0","partitionKey":["journal"],"id":"{token}","resourceBody":{{"id":"{token}","pk":"journal"}}}}"#
+    let receipt = format!(
+        r#"{{"operationType":"Create","databaseName":"d","collectionName":"c0","partitionKey":["receipt"],"id":"{token}","resourceBody":{{"id":"{token}","pk":"receipt"}}}}"#
     );
-    let body = format!(r#"{{"operations":[{},{},{journal}]}}"#, change(from, -1), change(to, 1));
+    let body = format!(r#"{{"operations":[{},{},{receipt}]}}"#, change(from, -1), change(to, 1));
     HttpRequest::new("POST", "/operations/dtc")
         .header("x-ms-cosmos-idempotency-token", format!("{token:032x}"))
         .header("x-ms-cosmos-operation-type", "CommitDistributedTransaction")
@@ -96,7 +97,7 @@ async fn send_until_killed(address: SocketAddr, client_number: usize, round: u64
     }
 }
 
-/// The sum of all balances in one read transaction, and the number of journal documents.
+/// The sum of all balances in one read transaction, and the number of receipt documents.
 async fn totals(client: &HttpClient) -> (i64, u64) {
     let read = |account: u64| {
         format!(
@@ -114,7 +115,7 @@ async fn totals(client: &HttpClient) -> (i64, u64) {
     let sum = results.iter().map(|result| balance(result).expect("a balance")).sum();
     let count = HttpRequest::new("POST", "/dbs/d/colls/c0/docs")
         .header("content-type", "application/query+json")
-        .header("x-ms-documentdb-partitionkey", r#"["journal"]"#)
+        .header("x-ms-documentdb-partitionkey", r#"["receipt"]"#)
         .body(r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#);
     let counted = client.send(&count).await.expect("an answer").json().expect("JSON");
     let counted = counted.get("Documents").and_then(Value::as_array).and_then(|rows| rows[0].as_i64());
@@ -162,8 +163,8 @@ async fn sigkill_leaves_every_transaction_whole_and_every_token_with_one_outcome
                 None => transfers += 1,
             }
         }
-        let (sum, journal) = totals(&client).await;
-        assert_eq!((sum, journal), (BALANCE * ACCOUNTS as i64, transfers), "kill {round}");
+        let (sum, receipts) = totals(&client).await;
+        assert_eq!((sum, receipts), (BALANCE * ACCOUNTS as i64, transfers), "kill {round}");
         kill(server);
     }
     println!("{kills} kills, {transfers} transfers, {replayed} answers replayed after a kill");

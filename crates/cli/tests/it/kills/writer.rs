@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::journal::{Change, Journal, Key, position};
 use super::{PARTITION_KEYS, audit};
 
+/// The path of the documents of the container.
 pub(super) const DOCS: &str = "/dbs/d/colls/c/docs";
 
 /// Operations of a batch.
@@ -108,7 +109,7 @@ impl Writer {
     async fn upsert_large_document(&mut self) -> Option<()> {
         let id = format!("c{}-heavy-{}", self.journal.client, self.random.below(HEAVY_DOCUMENTS));
         let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
-        let body = self.body_of(&key, HEAVY_PADDING_BYTES);
+        let body = self.padded_body(&key, HEAVY_PADDING_BYTES);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let status = if self.journal.present.contains_key(&key) { 200 } else { 201 };
         let call = docs("POST", "", &key.0).header("x-ms-documentdb-is-upsert", "True").json(&body);
@@ -251,7 +252,7 @@ impl Writer {
         (partition.to_owned(), format!("c{}-{number}", self.journal.client))
     }
 
-    /// The key of a random document that exists.
+    /// The key of a random document that exists, in this partition if one is given.
     fn present_key(&mut self, partition: Option<&str>) -> Option<Key> {
         let keys: Vec<&Key> = self
             .journal
@@ -271,12 +272,14 @@ impl Writer {
         etag.unwrap_or_default().to_owned()
     }
 
+    /// A new version of a document, mostly a small one.
     fn body(&mut self, key: &Key) -> Value {
         let padding_bytes_max = PADDING_BYTES[self.random.below(PADDING_BYTES.len() as u64) as usize];
-        self.body_of(key, padding_bytes_max)
+        self.padded_body(key, padding_bytes_max)
     }
 
-    fn body_of(&mut self, key: &Key, padding_bytes_max: u64) -> Value {
+    /// A new version of a document, with padding shorter than `padding_bytes_max`.
+    fn padded_body(&mut self, key: &Key, padding_bytes_max: u64) -> Value {
         let padding = "x".repeat(self.random.below(padding_bytes_max) as usize);
         object([
             ("id", key.1.as_str().into()),

@@ -5,7 +5,7 @@
 //! - `<!-- run by: FILE -->`: the file runs the text of this block.
 //! - `<!-- run as: FILE, FILE -->`: the block is too short to run by itself. These files run, in tests
 //!   or examples, and call each function that the block calls. So a renamed function is noticed.
-//! - `<!-- not run: why -->`.
+//! - `<!-- not run: why -->`: nothing runs the block, for this reason.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ impl Code {
         blocks
     }
 
-    /// What is wrong with the mark of the block, which is on the page with this name.
+    /// What is wrong with the mark of the block. `page` is the file name of the block's page.
     pub(super) fn objection(&self, page: &str, root: &Path) -> Option<String> {
         let read = |file: &String| {
             std::fs::read_to_string(root.join(file)).map_err(|_| format!("{file} does not exist"))
@@ -80,7 +80,7 @@ impl Code {
             Mark::RunAs(files) => match files.iter().map(read).collect::<Result<String, String>>() {
                 Ok(text) => {
                     let missing: Vec<String> =
-                        self.calls().into_iter().filter(|call| !calls(&text, call)).collect();
+                        self.called_names().into_iter().filter(|call| !calls(&text, call)).collect();
                     (!missing.is_empty()).then(|| format!("{files:?} do not call {missing:?}"))
                 }
                 Err(objection) => Some(objection),
@@ -89,7 +89,7 @@ impl Code {
     }
 
     /// The names of the methods and associated functions that the block calls.
-    fn calls(&self) -> Vec<String> {
+    fn called_names(&self) -> Vec<String> {
         let comment = Regex::new(r"(?m)(^|\s)(//|#\s).*$").expect("a pattern");
         let call = Regex::new(r"(?:\.|::)(\w+)(?:::<\w+>)?\(").expect("a pattern");
         let code = comment.replace_all(&self.text, "");
@@ -108,7 +108,7 @@ fn blocks_of_code_have_their_marks_and_their_calls() {
     let page = "<!-- run as: a.rs, b.rs -->\n```rust\nlet a = A::new(\"x\").b::<C>(); // d.e()\n```\n```console\nx\n```\n\n```toml\n[a]\n```\n";
     let blocks = Code::all(page);
     assert_eq!(blocks[0].mark, Mark::RunAs(vec!["a.rs".to_owned(), "b.rs".to_owned()]));
-    assert_eq!(blocks[0].calls(), ["new", "b"]);
+    assert_eq!(blocks[0].called_names(), ["new", "b"]);
     assert_eq!((blocks[1].line, &blocks[1].mark, blocks.len()), (9, &Mark::Missing, 2));
     assert!(calls("x.b::<Vec<C>>()", "b") && calls("B::b()", "b") && calls("b()", "b"));
     assert!(!calls("// b and a.bb()", "b") && !calls("fn b()", "b"));

@@ -5,7 +5,7 @@ use super::block::Command;
 /// The word that stands for the name of any command.
 const ANY_COMMAND: &str = "COMMAND";
 
-/// The code spans of a page that begin with this program. Blocks of commands are not sentences.
+/// The code spans of a page that begin with this program. Blocks of commands are skipped.
 pub(super) fn commands(page: &str, program: &str) -> Vec<Command> {
     let mut found = Vec::new();
     let mut is_block = false;
@@ -22,9 +22,9 @@ pub(super) fn commands(page: &str, program: &str) -> Vec<Command> {
     found
 }
 
-/// The command lines that ask for the help of what a span names, so that the program reads the words of
-/// the span and does nothing. `a | b` in a span are two commands. What a shell does with the output is
-/// left out.
+/// The command lines of a span, each with `--help`, so that the program parses the words of the span and
+/// does nothing else. A span `p a | b` names two commands of the program `p`: `p a` and `p b`. A
+/// redirection to a file is left out.
 pub(super) fn help_of(span: &str) -> Vec<String> {
     let span = span.split(" > ").next().unwrap_or_default().replace(ANY_COMMAND, "dev");
     let Some((before, after)) = span.split_once(" | ") else { return vec![format!("{span} --help")] };

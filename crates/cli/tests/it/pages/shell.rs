@@ -7,11 +7,11 @@ use std::sync::mpsc::channel;
 use crate::program::{TIMEOUT, text};
 use crate::verbs::World;
 
-/// The start of a command that builds the program first. It is replaced by the program under test.
-const BUILT_FIRST: [&str; 2] = ["cargo run --release -- ", "cargo run -- "];
+/// How the pages build and run the program. The program under test is run instead.
+const CARGO_RUN: [&str; 2] = ["cargo run --release -- ", "cargo run -- "];
 
-/// The port that the documentation names.
-const DOCUMENTED_PORT: &str = "localhost:8081";
+/// The host and port that the documentation names.
+const DOCUMENTED_AUTHORITY: &str = "localhost:8081";
 
 /// The commands that start a server and run until Ctrl-C.
 const SERVERS: [&str; 2] = ["perihelion dev", "perihelion server"];
@@ -21,7 +21,7 @@ pub(super) struct Shell<'a>(pub(super) &'a World);
 impl Shell<'_> {
     /// Runs a command. The error is what the command printed.
     pub(super) fn run(&self, command_text: &str) -> Result<(), String> {
-        let built = BUILT_FIRST.iter().find_map(|start| command_text.strip_prefix(start));
+        let built = CARGO_RUN.iter().find_map(|start| command_text.strip_prefix(start));
         let command_text =
             built.map_or_else(|| command_text.to_owned(), |arguments| format!("perihelion {arguments}"));
         match SERVERS.iter().any(|server| command_text.starts_with(server)) {
@@ -40,9 +40,9 @@ impl Shell<'_> {
     fn command(&self, command_text: &str) -> Command {
         let endpoint = self.0.endpoint();
         let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
-        // Without this option, curl succeeds whatever the status of the answer is.
+        // Without `--fail-with-body`, curl succeeds whatever the status of the answer is.
         let command_text = command_text
-            .replace(DOCUMENTED_PORT, authority)
+            .replace(DOCUMENTED_AUTHORITY, authority)
             .replace("curl ", "curl --silent --show-error --fail-with-body ");
         let scratch = self.0.scratch.path();
         let bin = scratch.join("bin");
@@ -59,6 +59,7 @@ impl Shell<'_> {
         command
     }
 
+    /// Runs a command to its end.
     fn finish(&self, command_text: &str) -> Result<(), String> {
         let output = self.command(command_text).output().expect("a shell");
         match output.status.success() {
@@ -68,7 +69,7 @@ impl Shell<'_> {
     }
 }
 
-/// Runs a command until it prints a line that begins with `start`, and ends it.
+/// Runs a command until it prints a line that begins with `start`, and then kills the command.
 fn run_until(mut command: Command, start: &'static str) -> Result<(), String> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
     let output = BufReader::new(child.stdout.take().expect("a pipe"));

@@ -15,7 +15,8 @@ const REPLACED: [(&str, &str); 32] = [
     (r"<n> RU, 1 request, without", "<n> RU, <n> requests, without"),
     (r#""roundTrips": ?\d+"#, r#""roundTrips": "<roundTrips>""#),
     (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
-    // Twice, because a match includes the gap after an age, and the next age needs it before itself.
+    // The same pattern twice: a match includes the gap after an age, so the first pass misses an age that
+    // follows it.
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"\b[0-9a-f]{16}\b", "<random>"),
@@ -26,7 +27,7 @@ const REPLACED: [(&str, &str); 32] = [
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
     // The program's log has microseconds.
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "<time>"),
-    // The demonstration kills a process in the middle of its work.
+    // `demo` kills its worker at a moment that differs between two runs.
     (r"^worker \d+ (started|killed)", "worker <process> $1"),
     (r"once, after [\d.]+ s:", "once, after <n> s:"),
     (r"in the middle of order \d+ \([^)]*\); \d+ of", "in the middle of order <n> (<step>); <n> of"),

@@ -9,14 +9,14 @@ use super::normal::normal;
 use super::world::World;
 use crate::program::{TIMEOUT, command, text};
 
-/// A file: its lines that are kept, and its commands.
+/// A file without the output of its commands.
 pub(super) struct Transcript {
-    parts: Vec<Part>,
+    lines: Vec<Line>,
     /// Whether the file is a page for people. The columns of a page are aligned again.
     is_page: bool,
 }
 
-enum Part {
+enum Line {
     /// A line that is neither a command nor output: a comment, or the text of a page.
     Kept(String),
     Command(String),
@@ -25,34 +25,34 @@ enum Part {
 impl Transcript {
     /// Parses a file. In a page (`is_page`) only blocks that begin with ```console have commands.
     pub(super) fn parse(written: &str, is_page: bool) -> Transcript {
-        let mut parts = Vec::new();
+        let mut lines = Vec::new();
         let mut is_inside = !is_page;
         let mut is_output = false;
         for line in written.lines() {
             if is_page && line.starts_with("```") {
                 is_inside = line == "```console" && !is_inside;
                 is_output = false;
-                parts.push(Part::Kept(line.to_owned()));
+                lines.push(Line::Kept(line.to_owned()));
             } else if !is_inside || line.starts_with('#') {
-                parts.push(Part::Kept(line.to_owned()));
+                lines.push(Line::Kept(line.to_owned()));
                 is_output = false;
             } else if let Some(command_text) = line.strip_prefix("$ ") {
-                parts.push(Part::Command(command_text.to_owned()));
+                lines.push(Line::Command(command_text.to_owned()));
                 is_output = true;
             } else if !is_output {
-                parts.push(Part::Kept(line.to_owned()));
+                lines.push(Line::Kept(line.to_owned()));
             }
         }
-        Transcript { parts, is_page }
+        Transcript { lines, is_page }
     }
 
     /// Runs the commands and returns the file with their output.
     pub(super) fn run(&self, world: &World) -> String {
         let mut found = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Kept(line) => found.push_str(&format!("{line}\n")),
-                Part::Command(command_text) => {
+        for line in &self.lines {
+            match line {
+                Line::Kept(text) => found.push_str(&format!("{text}\n")),
+                Line::Command(command_text) => {
                     let output = execute(command_text, world);
                     found.push_str(&shown(command_text, &output, world, self.is_page));
                 }
@@ -97,8 +97,8 @@ fn interrupt_after(mut child: Child, last_line: &str) -> Output {
     let (send, lines) = channel();
     let reader = std::thread::spawn(move || {
         for line in stdout.split(b'\n').map_while(Result::ok) {
-            // The receiver ends with the last line that is waited for. The rest is read to its end,
-            // so that the program is not held up by a full pipe.
+            // Nobody receives the lines after `last_line`. They are read nevertheless, because a full
+            // pipe would stop the program.
             let _ = send.send(line);
         }
     });

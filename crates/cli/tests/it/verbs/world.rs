@@ -31,7 +31,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world of a transcript with this text.
+    /// The world in which the commands of this transcript run.
     pub(crate) fn of(transcript: &str) -> World {
         let world = World::start();
         if transcript.contains(PUBLISHED) {

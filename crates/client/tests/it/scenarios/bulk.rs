@@ -1,4 +1,4 @@
-//! Bulk: operations on many partition keys in few requests, each with its own result.
+//! Bulk: operations on many partition keys in few requests. Each operation has its own result.
 
 use perihelion_client::{BulkOperation, BulkOptions, BulkResult, Container, ContainerProperties, Patch};
 use serde_json::{Value, json};
@@ -48,7 +48,8 @@ async fn results_have_the_order_of_the_input(container: &Container) {
     assert!(totals.charge > DOCUMENTS as f64, "{totals:?}");
     assert!(totals.requests < DOCUMENTS / 10, "{} requests for {DOCUMENTS} operations", totals.requests);
 
-    let reads = collect(container.bulk((0..DOCUMENTS).map(|n| BulkOperation::read(key(n), &n.to_string())))).await;
+    let reads =
+        collect(container.bulk((0..DOCUMENTS).map(|n| BulkOperation::read(key(n), &n.to_string())))).await;
     for (n, read) in (0..).zip(&reads) {
         let found: Value = read.value().unwrap();
         assert_eq!((found["id"].as_str(), found["value"].as_u64()), (Some(n.to_string().as_str()), Some(1)));
@@ -61,6 +62,7 @@ async fn each_operation_has_its_own_result(container: &Container) {
     container.upsert(key(1), &document(1, 7)).await.unwrap();
     let etag_of_1 = container.read::<Value>(key(1), "1").await.unwrap().etag().unwrap().clone();
     let patch = Patch::new().increment("/value", 4).unwrap();
+    // The keys of this map are not texts, so it cannot be written as JSON.
     let unwritable: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
     let operations = vec![
         BulkOperation::create(key(2), &document(2, 1)),
@@ -71,6 +73,7 @@ async fn each_operation_has_its_own_result(container: &Container) {
         BulkOperation::delete(key(3), "no such document"),
         BulkOperation::create(key(3), &unwritable),
         BulkOperation::patch(key(4), "4", &patch),
+        // The document has another partition key than the operation.
         BulkOperation::upsert("another key", &document(5, 1)),
         BulkOperation::upsert(key(5), &document(5, 8)),
         BulkOperation::delete(key(6), "6"),
@@ -99,7 +102,8 @@ async fn a_whole_hierarchical_key_is_needed(account: &TestAccount) {
     let properties = ContainerProperties::new("bulk-levels", ["/tenant", "/user"]);
     let container = account.container(properties).await;
     let document = json!({"id": "1", "tenant": "t", "user": "u"});
-    let operations = vec![BulkOperation::create("t", &document), BulkOperation::create(("t", "u"), &document)];
+    let operations =
+        vec![BulkOperation::create("t", &document), BulkOperation::create(("t", "u"), &document)];
     let results = collect(container.bulk(operations)).await;
     assert!(results[0].error().unwrap().to_string().contains("whole partition key"), "{:?}", results[0]);
     assert!(results[1].is_success(), "{:?}", results[1]);

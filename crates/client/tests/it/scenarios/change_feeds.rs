@@ -22,11 +22,11 @@ struct Document {
 pub(crate) async fn scenario(account: &TestAccount) {
     every_change_comes_once_and_in_order(account).await;
     a_feed_reads_the_part_and_time_of_its_options(account).await;
-    a_split_loses_and_repeats_no_change(account).await;
+    after_a_split_every_change_comes_once(account).await;
     a_feed_of_all_changes_has_versions_and_deletions(account).await;
 }
 
-/// Creates `count` documents of 8 partition keys, numbered from `from`.
+/// Creates `count` documents in 8 partition keys. The ids and `n` of the documents count up from `from`.
 async fn write(container: &Container, from: u32, count: u32) {
     for n in from..from + count {
         let key = format!("key-{}", n % 8);
@@ -126,7 +126,7 @@ async fn a_feed_reads_the_part_and_time_of_its_options(account: &TestAccount) {
     assert_eq!(waiting.await.unwrap().unwrap(), BTreeSet::from([300]));
 }
 
-async fn a_split_loses_and_repeats_no_change(account: &TestAccount) {
+async fn after_a_split_every_change_comes_once(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("splitting", "/pk")).await;
     write(&container, 0, 64).await;
     let options = ChangeFeedOptions::from_beginning().with_max_items(2);

@@ -83,7 +83,10 @@ async fn keys_and_ids_of_all_kinds_are_read_back(account: &TestAccount) {
         assert_eq!(read.value.get("pk"), member.as_ref());
     }
     for id in ["with space", "per%cent", "ünï", "a+b", "x:y@z", "semi;colon,comma"] {
-        container.create("ids", &json!({"id": id, "pk": "ids"})).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        container
+            .create("ids", &json!({"id": id, "pk": "ids"}))
+            .await
+            .unwrap_or_else(|error| panic!("{id}: {error}"));
         assert_eq!(container.read::<Value>("ids", id).await.unwrap().value["id"], id);
         container.delete("ids", id).await.unwrap_or_else(|error| panic!("{id}: {error}"));
     }
@@ -110,6 +113,7 @@ async fn an_error_tells_its_kind(account: &TestAccount) {
     assert_eq!(unreadable.kind(), ErrorKind::Answer);
     assert!(unreadable.message().contains("document `2`"), "{unreadable}");
 
+    // The keys of this map are not texts, so it cannot be written as JSON.
     let unwritable: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
     assert_eq!(orders.create("ada", &unwritable).await.unwrap_err().kind(), ErrorKind::Input);
     assert_eq!(orders.read::<Order>("ada", "").await.unwrap_err().kind(), ErrorKind::Input);

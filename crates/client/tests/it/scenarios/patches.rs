@@ -42,7 +42,11 @@ pub(crate) async fn scenario(account: &TestAccount) {
 
     let impossible = Patch::new().set("/n", 99).and_then(|patch| patch.remove("/absent")).unwrap();
     assert_eq!(container.patch("k", "1", &impossible).await.unwrap_err().status().unwrap().code, 400);
-    assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 11, "a refused patch was applied in part");
+    assert_eq!(
+        container.read::<Value>("k", "1").await.unwrap().value["n"],
+        11,
+        "a refused patch was applied in part"
+    );
     let set = Patch::new().set("/n", 1).unwrap();
     assert!(container.patch("k", "absent", &set).await.unwrap_err().is_not_found());
 }

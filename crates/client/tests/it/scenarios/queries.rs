@@ -36,7 +36,8 @@ pub(crate) async fn scenario(account: &TestAccount) {
     let window: Vec<u32> =
         container.query("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 3").collect().await.unwrap();
     assert_eq!(window, [10, 11, 12]);
-    let mut kinds: Vec<String> = container.query("SELECT DISTINCT VALUE c.kind FROM c").collect().await.unwrap();
+    let mut kinds: Vec<String> =
+        container.query("SELECT DISTINCT VALUE c.kind FROM c").collect().await.unwrap();
     kinds.sort();
     assert_eq!(kinds, ["a", "b", "c"]);
     assert_eq!(container.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap(), Some(DOCUMENTS));
@@ -44,9 +45,9 @@ pub(crate) async fn scenario(account: &TestAccount) {
     let grouped = "SELECT c.kind, COUNT(1) AS count, MAX(c.n) AS largest FROM c GROUP BY c.kind";
     let mut groups: Vec<Group> = container.query(grouped).collect().await.unwrap();
     groups.sort_by_key(|group| group.largest);
-    let largest: Vec<(&str, u32, u32)> =
+    let columns: Vec<(&str, u32, u32)> =
         groups.iter().map(|group| (&*group.kind, group.count, group.largest)).collect();
-    assert_eq!(largest, [("a", 20, 57), ("b", 20, 58), ("c", 20, 59)]);
+    assert_eq!(columns, [("a", 20, 57), ("b", 20, 58), ("c", 20, 59)]);
 
     let mut pages = container.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.n").with_max_items(25));
     let first = pages.next_page().await.unwrap().unwrap();

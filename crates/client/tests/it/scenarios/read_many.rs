@@ -53,7 +53,7 @@ async fn documents_with_the_same_id_are_distinguished_by_key(account: &TestAccou
     let keys: [(PartitionKey, serde_json::Value); 7] = [
         ("x".into(), json!({"b": "x"})),
         (7.into(), json!({"b": 7})),
-        // The nearest double is another integer.
+        // No double is equal to this integer.
         (9_007_199_254_740_993_i64.into(), json!({"b": 9_007_199_254_740_993_i64})),
         (true.into(), json!({"b": true})),
         (().into(), json!({"b": null})),

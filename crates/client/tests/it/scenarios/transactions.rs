@@ -61,6 +61,7 @@ async fn an_aborted_transaction_changes_no_document(
     let error = transaction.commit().await.unwrap_err();
     let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };
     let statuses: Vec<u16> = aborted.results().into_iter().map(|result| result.status().code).collect();
+    // 453: the create was rolled back, because the patch failed.
     assert_eq!(statuses, [453, 412]);
     assert_eq!(aborted.culprits().map(|(index, _)| index).collect::<Vec<_>>(), [1]);
     let error = Error::from(error);
@@ -78,7 +79,9 @@ async fn reads_show_one_snapshot(account: &TestAccount, orders: &Container, stoc
     let (first, second) = (read.get(0).unwrap().etag().unwrap(), read.get(1).unwrap().etag().unwrap());
 
     let mut some = account.client.read_transaction();
-    some.read_if_changed(orders, "c", "created", first).and_then(|reads| reads.read(stock, "p", "patched")).unwrap();
+    some.read_if_changed(orders, "c", "created", first)
+        .and_then(|reads| reads.read(stock, "p", "patched"))
+        .unwrap();
     let some = some.execute().await.unwrap();
     assert!(some.get(0).unwrap().is_unchanged() && !some.get(1).unwrap().is_unchanged());
     let mut all = account.client.read_transaction();

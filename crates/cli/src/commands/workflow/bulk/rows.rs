@@ -1,6 +1,6 @@
 //! `Rows`: prints outcomes on standard output, each as soon as it is known, in all forms of a
-//! result. The ids are known before, so the first column is as wide as in a table that is printed
-//! at once.
+//! result. The ids are known before the first outcome, so the first column of the table gets the
+//! width of the widest id.
 
 use duroxide_cdb::ListedInstance;
 use unicode_width::UnicodeWidthStr;
@@ -22,7 +22,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins with the head of a table.
+    /// Prints the head of the table, if the form is a table.
     pub(super) fn begin(form: Form, instances: &[ListedInstance]) -> Result<Rows, Failure> {
         let widths = instances.iter().map(|row| cell(&row.instance_id).width());
         let rows = Rows { form, width: widths.max().unwrap_or(0).max(HEAD.len()), list: JsonList::default() };
