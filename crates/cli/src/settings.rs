@@ -1,6 +1,5 @@
 //! `Settings`: the options of `dev` and `server`, resolved and checked.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use perihelion_server::{
@@ -52,14 +51,14 @@ impl Settings {
         let transactions = transactions(&args);
         let host = args.host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let primary = master_key(args.key.as_deref(), args.key_file.as_deref())?;
-        if primary.is_emulator_key() && !is_local(&host) && !args.allow_well_known_key {
+        if primary.is_emulator_key() && !is_loopback(&host) && !args.allow_well_known_key {
             return Err(Failure::usage(
                 format!("the well-known key is public, and {host} can be reached from other machines"),
                 "give a key of your own with --key-file, or allow it with --allow-well-known-key \
                  (PERIHELION_ALLOW_WELL_KNOWN_KEY=1 in a test container)",
             ));
         }
-        if args.auth != Auth::Key && !is_local(&host) && !args.allow_weak_auth {
+        if args.auth != Auth::Key && !is_loopback(&host) && !args.allow_weak_auth {
             return Err(Failure::usage(
                 format!(
                     "--auth {} lets in clients without a key, and {host} can be reached from other machines",
@@ -195,15 +194,6 @@ fn host_of(endpoint: &str) -> Option<&str> {
         None => authority.split(':').next()?,
     };
     (!host.is_empty()).then_some(host)
-}
-
-/// Whether the host is a loopback address or name, so that only this machine can reach a
-/// listener on it. A loopback address of IPv4 may be mapped into IPv6.
-fn is_local(host: &str) -> bool {
-    match host.parse::<IpAddr>() {
-        Ok(address) => is_loopback(&address.to_canonical().to_string()),
-        Err(_) => is_loopback(host),
-    }
 }
 
 #[cfg(test)]

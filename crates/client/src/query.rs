@@ -45,6 +45,7 @@ use crate::page_stream::PageFeed;
 use direct::Direct;
 use hybrid::Hybrid;
 use merged::Merged;
+use page::PageCost;
 use plan::Plan;
 use received::ReceivedPage;
 use route::Decision;
@@ -74,6 +75,8 @@ pub struct QueryFeed<T> {
     own_plan: Option<Plan>,
     /// The rest of a page with a row that could not be parsed.
     received: Option<ReceivedPage<T>>,
+    /// The cost of pages that were not returned because none of their rows could be parsed.
+    skipped_cost: PageCost,
     /// Whether the last call failed because of a row that could not be parsed.
     is_row_skipped: bool,
     /// When the whole query must end; `None` before the first page, and without a limit.
@@ -101,6 +104,7 @@ impl<T> QueryFeed<T> {
             execution: Execution::Unsent,
             own_plan: None,
             received: None,
+            skipped_cost: PageCost::default(),
             is_row_skipped: false,
             deadline: None,
         }
@@ -111,12 +115,16 @@ impl<T> QueryFeed<T> {
     /// [`next_page`](Self::next_page) has returned `None`, a tool that shows what a query costs adds
     /// this page to the others, because pages of the service without rows have a charge too.
     pub fn rest(&mut self) -> Option<Page<T>> {
-        let cost = match &mut self.execution {
-            Execution::Unsent => return None,
+        let mut cost = std::mem::take(&mut self.skipped_cost);
+        if let Some(received) = &mut self.received {
+            cost.merge(received.take_cost());
+        }
+        cost.merge(match &mut self.execution {
+            Execution::Unsent => PageCost::default(),
             Execution::Direct(direct) => direct.take_cost(),
             Execution::Merged(merged) => merged.take_cost(),
             Execution::Hybrid(hybrid) => hybrid.take_cost(),
-        };
+        });
         cost.into_page()
     }
 
@@ -135,7 +143,8 @@ impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last page. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
     /// `T`, the call fails and that row is skipped: the next call returns the other rows of its
-    /// page, with the page's continuation token and charge. Dropping the future of
+    /// page, with the page's continuation token and charge. The charge of a page without other rows is
+    /// part of the next page, or of [`rest`](Self::rest). Dropping the future of
     /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         if self.deadline.is_none() {
@@ -154,8 +163,10 @@ impl<T: DeserializeOwned> QueryFeed<T> {
             }
             let Some(received) = &mut self.received else { return Ok(None) };
             received.parse().inspect_err(|_| self.is_row_skipped = true)?;
-            // A page whose only row was skipped is not returned.
-            if let Some(page) = self.received.take().and_then(ReceivedPage::into_page) {
+            let Some(mut received) = self.received.take() else { return Ok(None) };
+            self.skipped_cost.merge(received.take_cost());
+            // A page whose only row was skipped is not returned. Its cost is part of the next page.
+            if let Some(page) = received.into_page(&mut self.skipped_cost) {
                 return Ok(Some(page));
             }
         }

@@ -21,6 +21,7 @@ mod sessions;
 mod wrong_logins;
 
 use http::Method;
+use perihelion_wire::transport::is_loopback;
 use tokio::time::Instant;
 
 pub(crate) use secret::Secret;
@@ -182,9 +183,11 @@ impl Access {
 
     fn check_host(&self, request: &Request) -> Result<(), Refusal> {
         let host = host_of(request.header("host"));
-        let is_local = host == "localhost"
-            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
-        if !self.is_loopback || self.token.is_some() || is_local { Ok(()) } else { Err(Refusal::ForeignHost) }
+        if !self.is_loopback || self.token.is_some() || is_loopback(host) {
+            Ok(())
+        } else {
+            Err(Refusal::ForeignHost)
+        }
     }
 
     /// Whether the form comes from a page of this dashboard. Its origin must have the same host as the
@@ -240,7 +243,9 @@ mod tests {
 
     #[test]
     fn on_loopback_only_loopback_hosts_are_answered() {
-        for host in ["127.0.0.1:8082", "localhost:8082", "[::1]:8082", "127.9.9.9", "localhost"] {
+        for host in
+            ["127.0.0.1:8082", "localhost:8082", "[::1]:8082", "127.9.9.9", "localhost", "LocalHost:1"]
+        {
             assert_eq!(check(Method::GET, &[("host", host)]), Ok(()), "{host}");
         }
         for host in ["evil.example:8082", "", "127.0.0.1.evil.example", "localhost.evil", "[::2]:8082"] {

@@ -10,6 +10,7 @@ pub(crate) mod admin;
 pub(crate) mod core;
 pub(crate) mod cross_instance;
 pub(crate) mod enqueue;
+pub(crate) mod failure_notice;
 mod fetch_loop;
 pub(crate) mod heartbeat;
 pub(crate) mod memory_sizes;

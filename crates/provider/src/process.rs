@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod congestion;
 pub(crate) mod costs;
 pub(crate) mod count_cache;
+pub(crate) mod failing_causes;
 pub(crate) mod hints;
 pub(crate) mod interest;
 pub(crate) mod lock_table;

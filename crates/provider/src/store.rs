@@ -21,6 +21,7 @@ use perihelion_client::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::layout_version::ContainerVersion;
 use self::state_cache::{Snapshot, StateCache};
@@ -97,11 +98,13 @@ impl Store {
         preflight::check_names(database, container)?;
         check_account(client)?;
         let handle = client.database(database).container(container);
+        let begun = Instant::now();
         match handle.properties().await {
             Ok(properties) => {
                 preflight::check_partition_key(&handle, &properties)?;
                 layout::check(&handle, &properties, opening.is_migrating).await?;
-                let layout_version = ContainerVersion::read(&handle, opening.readable_version).await?;
+                let layout_version =
+                    ContainerVersion::read(&handle, opening.readable_version, !opening.is_tool).await?;
                 preflight::check_ttl(&handle, &properties)?;
                 preflight::check_indexes(&handle, &properties)?;
                 let is_ttl_on = match opening.is_tool {
@@ -124,7 +127,8 @@ impl Store {
                 let created = create_container(client, database, container).await;
                 let container =
                     created.map_err(|error| preflight::creation_failure(database, container, error))?;
-                let layout_version = ContainerVersion::create(&container, opening.readable_version).await?;
+                let layout_version =
+                    ContainerVersion::create(&container, opening.readable_version, begun).await?;
                 Ok(Store {
                     client: client.clone(),
                     container,
@@ -144,6 +148,13 @@ impl Store {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.layout_version.check(&self.container)?;
         Ok(check_account(&self.client)?)
+    }
+
+    /// [`Store::check`] for a process that is about to take work: its knowledge of the layout version must
+    /// be recent, see `layout_version`.
+    pub(crate) async fn check_recently(&self) -> Result<(), Failure> {
+        self.layout_version.refresh_if_old(&self.container).await;
+        self.check()
     }
 
     /// Asks whether the account has distributed transactions.

@@ -76,6 +76,22 @@ pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(36);
 /// The time to live of a heartbeat.
 pub(crate) const HEARTBEAT_TTL: Duration = Duration::from_secs(50);
 
+/// A process that writes heartbeats reads the layout version of its container this often.
+pub(crate) const LAYOUT_READ_EVERY: Duration = Duration::from_secs(24);
+
+/// A process that has not read the layout version for this time reads it before it takes work.
+pub(crate) const LAYOUT_KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// The time from raising the layout version to the first document in a new form. By then no
+/// process takes work that has read the old version only, and work that was taken before was read.
+pub(crate) const NEW_FORMS_AFTER: Duration = Duration::from_secs(120);
+
+/// A provider that creates a container and its layout document within this time says so in the document.
+pub(crate) const LAYOUT_CREATED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A provider that finds no layout document looks again after this time: the container may be a new one.
+pub(crate) const LAYOUT_MISSING_PAUSE: Duration = Duration::from_secs(2);
+
 /// The default interval of the reconciler.
 pub(crate) const RECONCILER_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -128,6 +144,12 @@ const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_I
 // A live process may miss two heartbeats. A heartbeat expires only after its process
 // counts as dead.
 const _: () = assert!(ms(ALIVE_FOR) >= 3 * ms(HEARTBEAT_INTERVAL) && ms(ALIVE_FOR) < ms(HEARTBEAT_TTL));
+// A process that misses a heartbeat still knows the layout version. Taking work may read documents for
+// half a minute, and two clocks may differ by seconds.
+const _: () = assert!(ms(LAYOUT_READ_EVERY) + 2 * ms(HEARTBEAT_INTERVAL) < ms(LAYOUT_KNOWN_FOR));
+const _: () = assert!(ms(NEW_FORMS_AFTER) >= ms(LAYOUT_KNOWN_FOR) + 45_000);
+// Whoever finds a container without its layout document looks again after the document was created.
+const _: () = assert!(ms(LAYOUT_MISSING_PAUSE) > ms(LAYOUT_CREATED_WITHIN));
 // A dedup record remembers an enqueuing process longer than the process may repeat a
 // message, even if their clocks differ.
 const _: () = assert!(ms(ENQUEUER_KEPT_FOR) > ms(RETRY_FOR) + 2 * ms(SKEW_MAX) + ms(LATE_ATTEMPT_MAX));

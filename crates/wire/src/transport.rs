@@ -235,10 +235,10 @@ impl Endpoint {
 }
 
 /// Whether a host is this machine: `localhost`, or a loopback address without
-/// brackets.
+/// brackets. A loopback address of IPv4 may be mapped into IPv6.
 pub fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 impl PartialEq for Endpoint {
@@ -293,6 +293,12 @@ mod tests {
         assert_eq!(set.len(), 3, "the first two are equal");
         let local = Endpoint::parse("http://[::1]:8081").unwrap();
         assert_eq!((local.host(), local.port(), local.is_loopback()), ("::1", 8081, true));
+        for host in ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LocalHost", "::ffff:127.0.0.1"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["", "127.0.0.1.evil.example", "localhost.evil", "::2", "::ffff:10.0.0.1", "[::1]"] {
+            assert!(!is_loopback(host), "{host}");
+        }
         let uri = local.uri(PathAndQuery::from_static("/dbs/d"));
         assert_eq!(uri.to_string(), "http://[::1]:8081/dbs/d");
     }

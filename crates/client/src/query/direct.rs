@@ -21,8 +21,8 @@ pub(super) struct Direct {
     scope: Scope,
     body: Bytes,
     next: NextRequest,
-    /// The cost of the pages received since the last page that was returned. Failed
-    /// requests are not in it.
+    /// The cost of the pages received since the last page that was returned, also of pages that
+    /// could not be read. Failed requests are not in it.
     cost: PageCost,
 }
 
@@ -71,7 +71,13 @@ impl Direct {
             let request =
                 PageRequest { scope, body, continuation, rows_max: query.max_items, metrics: query.metrics };
             let response = fetch_page(container, request, &query.operation).await?;
-            let token = feed::continuation(&response)?;
+            let token = match feed::continuation(&response) {
+                Ok(token) => token,
+                Err(error) => {
+                    self.cost.add(response);
+                    return Err(error);
+                }
+            };
             let next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
             let page = match decode::<feed::Page<T>>(&response.body, &"a row of the query result") {
                 Ok(page) => {
@@ -82,9 +88,11 @@ impl Direct {
                     })
                 }
                 Err(error) => {
-                    let rows = rows_of(&response.body)
-                        .ok_or_else(|| error.with_diagnostics(response.diagnostics.clone()))?;
+                    let rows = rows_of(&response.body);
+                    let diagnostics = response.diagnostics.clone();
+                    // The service has charged for an unreadable page, too.
                     self.cost.add(response);
+                    let rows = rows.ok_or_else(|| error.with_diagnostics(diagnostics))?;
                     Some(ReceivedPage::new(rows, token.into(), std::mem::take(&mut self.cost)))
                 }
             };

@@ -36,6 +36,11 @@ impl<T> ReceivedPage<T> {
         ReceivedPage { parsed: rows, unparsed: Vec::new().into_iter(), continuation, cost }
     }
 
+    /// The cost. It is zero afterwards.
+    pub(super) fn take_cost(&mut self) -> PageCost {
+        std::mem::take(&mut self.cost)
+    }
+
     /// The rows that were not parsed, and the cost.
     pub(super) fn into_parts(self) -> (std::vec::IntoIter<Value>, PageCost) {
         (self.unparsed, self.cost)
@@ -52,10 +57,10 @@ impl<T: DeserializeOwned> ReceivedPage<T> {
         Ok(())
     }
 
-    /// The page; `None` if it has no rows left. All rows must be parsed.
-    pub(super) fn into_page(self) -> Option<Page<T>> {
+    /// The page with this cost, which is taken; `None` if it has no rows left. All rows must be parsed.
+    pub(super) fn into_page(self, cost: &mut PageCost) -> Option<Page<T>> {
         debug_assert!(self.unparsed.len() == 0, "all rows are parsed");
-        let ReceivedPage { parsed, continuation, cost, .. } = self;
-        (!parsed.is_empty()).then(|| Page::new(parsed, continuation, cost))
+        let ReceivedPage { parsed, continuation, .. } = self;
+        (!parsed.is_empty()).then(|| Page::new(parsed, continuation, std::mem::take(cost)))
     }
 }

@@ -105,6 +105,24 @@ async fn a_continuation_token_that_is_not_ascii_is_an_error_and_not_the_last_pag
     }
 }
 
+/// Story of a bug: the service charges for a page that the client cannot read, and no page had the charge.
+#[tokio::test(start_paused = true)]
+async fn the_charge_of_a_page_that_cannot_be_read_is_part_of_the_cost() {
+    let edits: [PageEdit; 2] = [
+        |_, page| *page.body_mut() = Bytes::from_static(b"{"),
+        |_, page| set_continuation(page, HeaderValue::from_bytes(b"t\xc3\xa4").unwrap()),
+    ];
+    for edit in edits {
+        let (_server, orders, _) = orders(edit).await;
+        for query in [in_partition(), merged()] {
+            let mut feed = orders.query::<Value>(query);
+            let error = feed.next_page().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Answer, "{error}");
+            assert!(feed.rest().is_some_and(|rest| rest.charge() > 0.0), "{error}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pages_without_rows_that_never_end_are_an_error() {
     let edit: PageEdit = |number, page| {

@@ -129,6 +129,14 @@ fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
     );
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted_attempts()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; attempts not shown: 7"));
+    // The number belongs to the attempts before it.
+    diagnostics.record_metadata_work(MetadataWork {
+        kind: MetadataKind::Container,
+        started_after: Duration::ZERO,
+        elapsed: Duration::from_millis(3),
+    });
+    assert!(diagnostics.to_string().ends_with("; attempts not shown: 7; waited 3.0 ms for the container"));
+    diagnostics = Diagnostics { metadata_work: Vec::new(), ..diagnostics };
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
     let error = crate::Error::timeout("late").with_diagnostics(diagnostics);
     assert_eq!(error.to_string(), format!("late (attempt {}, region West US)", ATTEMPTS_MAX + 7));

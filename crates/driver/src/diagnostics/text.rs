@@ -15,11 +15,11 @@ impl fmt::Display for Diagnostics {
             f.write_str(if index == 0 { ": " } else { "; " })?;
             write_attempt(f, attempt)?;
         }
-        for work in &self.metadata_work {
-            write!(f, "; waited {:.1} ms for the {}", milliseconds(work.elapsed), work.kind.name())?;
-        }
         if self.omitted > 0 {
             write!(f, "; attempts not shown: {}", self.omitted)?;
+        }
+        for work in &self.metadata_work {
+            write!(f, "; waited {:.1} ms for the {}", milliseconds(work.elapsed), work.kind.name())?;
         }
         if let Some(resolution) = self.resolution {
             write!(f, "; resolved: {}", resolution.name())?;

@@ -97,7 +97,11 @@ impl Topology {
     pub(crate) fn update_account<E>(&self, next: impl Fn(&Account) -> Result<Account, E>) -> Result<(), E> {
         let mut failure = None;
         self.account.rcu(|account| match next(account) {
-            Ok(next) => Arc::new(next),
+            Ok(next) => {
+                // `rcu` calls this again when another thread has changed the account meanwhile.
+                failure = None;
+                Arc::new(next)
+            }
             Err(error) => {
                 failure = Some(error);
                 Arc::clone(account)

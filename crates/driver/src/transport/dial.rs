@@ -20,8 +20,8 @@ pub(super) async fn dial(host: &str, port: u16, peer: &(dyn Display + Sync)) -> 
     let addresses = tokio::net::lookup_host((host, port))
         .await
         .map_err(|error| failure(format!("{peer}: the name could not be resolved: {error}")))?;
-    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
-    let stream = connect_first(&addresses)
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let stream = connect_first(interleave(&addresses))
         .await
         .map_err(|error| failure(format!("{peer}: no connection: {error}")))?;
     set_socket_options(&stream);
@@ -30,11 +30,11 @@ pub(super) async fn dial(host: &str, port: u16, peer: &(dyn Display + Sync)) -> 
 
 /// Connects to the address that answers first. The next address is tried when an address
 /// has failed, or when no address has answered within [`ADDRESS_STAGGER`].
-async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    if let [address] = addresses {
-        return TcpStream::connect(*address).await;
+async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    if let [address] = addresses[..] {
+        return TcpStream::connect(address).await;
     }
-    let mut waiting = interleave(addresses).into_iter();
+    let mut waiting = addresses.into_iter();
     let mut attempts = JoinSet::new();
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
@@ -59,14 +59,14 @@ async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 }
 
 /// Alternates between IPv4 and IPv6 addresses, so that a broken address family delays
-/// the connection only once.
+/// the connection only once. Returns at most [`ADDRESSES_MAX`].
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let mut mixed: Vec<(usize, SocketAddr)> = Vec::with_capacity(addresses.len());
     mixed.extend(addresses.iter().filter(is_first_family).copied().enumerate());
     mixed.extend(addresses.iter().filter(|address| !is_first_family(address)).copied().enumerate());
     mixed.sort_by_key(|(rank, _)| *rank);
-    mixed.into_iter().map(|(_, address)| address).collect()
+    mixed.into_iter().map(|(_, address)| address).take(ADDRESSES_MAX).collect()
 }
 
 /// Sets TCP_NODELAY, so that small frames are sent at once, and TCP keepalive, so that

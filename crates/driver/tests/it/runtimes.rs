@@ -282,10 +282,23 @@ fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_
     });
 }
 
+/// The time in which a connection of another runtime has to answer. The clock is real: when this process
+/// gets no processor time for so long, the transport closes the connections, and a test shows nothing.
+const ANSWER_WITHIN: Duration = Duration::from_millis(250);
+
+/// How often a test is repeated that shows nothing because the machine was too slow.
+const TRIES_MAX: usize = 100;
+
 /// A runtime that is busy has idle HTTP/1.1 connections. A request on another runtime
 /// gives up before the first of them could answer. The connections stay.
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
+    let is_shown = (0..TRIES_MAX).any(|_| try_to_give_up_early());
+    assert!(is_shown, "the machine was too slow each time");
+}
+
+/// Returns whether both requests had their answers, or gave up, before [`ANSWER_WITHIN`].
+fn try_to_give_up_early() -> bool {
     let (main, other) = (runtime(), runtime());
     let (peer, transport) = three_idle_connections(&main, &other);
     let (begin, begun) = std::sync::mpsc::channel();
@@ -295,15 +308,20 @@ fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
         ended.recv().unwrap();
     });
     begun.recv().unwrap();
-    let soon = Instant::now() + Duration::from_millis(30);
+    let before = Instant::now();
+    let soon = before + Duration::from_millis(30);
     main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
-    assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
+    let is_early = before.elapsed() < ANSWER_WITHIN;
+    let idle = transport.statistics().endpoints[0].http1_idle;
+    assert!(idle == 3 || !is_early, "{idle} idle connections after {:?}", before.elapsed());
     end.send(()).unwrap();
     // A runtime runs its tasks in the order in which they were woken. So when this task ends, the
     // connection that the request asked has answered. Until it answers, requests leave the connections
     // of its runtime alone.
     main.block_on(other.spawn(async {})).unwrap();
-    let connections = peer.connections();
+    let (connections, before) = (peer.connections(), Instant::now());
     main.block_on(transport.send(peer.get())).unwrap();
-    assert_eq!(peer.connections(), connections, "an idle connection is used");
+    let is_shown = is_early && before.elapsed() < ANSWER_WITHIN;
+    assert!(peer.connections() == connections || !is_shown, "an idle connection is used");
+    is_shown
 }

@@ -20,6 +20,7 @@ mod directory;
 mod failure;
 mod log;
 mod open;
+mod pace;
 mod record;
 mod room;
 mod view;
@@ -54,6 +55,10 @@ const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// the commit and of the log. Pages of the data file are at least half full, so these bytes take at
 /// most twice their size there. Changed pages are copied too, but mostly to pages that are free already.
 const DATA_FILE_BYTES_PER_BYTE: u64 = 2;
+
+/// The part of a log file after which a checkpoint begins, unless one is running. Under many
+/// writes the running checkpoint ends about here (`pace.rs`), and the next one begins at once.
+const CHECKPOINT_FILL: f64 = 0.8;
 
 /// Options of a disk store.
 #[derive(Debug, Clone)]
@@ -268,8 +273,8 @@ impl Writer {
         let Some(size) = record::size(writes).filter(|size| *size <= self.limits.record_bytes) else {
             return self.commit_without_log(core, writes);
         };
-        let has_many_removals = self.removals >= self.limits.removals;
-        if !self.log.has_room(size, writes.len()) || has_many_removals && self.checkpointer.is_idle()? {
+        let is_due = self.removals >= self.limits.removals || self.log.fill() >= CHECKPOINT_FILL;
+        if !self.log.has_room(size, writes.len()) || is_due && self.checkpointer.is_idle()? {
             self.begin_checkpoint(core)?;
         }
         let record = record::encode(instance, self.sequence + 1, writes, size);
@@ -278,7 +283,7 @@ impl Writer {
         self.publish(core, record.entries)?;
         // A checkpoint that fails here closes the store to writes. This commit
         // succeeds all the same, because it is durable already.
-        if let Err(failure) = self.checkpointer.after_commit(core) {
+        if let Err(failure) = self.checkpointer.after_commit(core, self.log.fill()) {
             core.close_to_writes(&failure.detail);
         }
         Ok(())

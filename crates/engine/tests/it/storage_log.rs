@@ -35,11 +35,12 @@ fn count_numbers(store: &DiskStore) -> u32 {
 }
 
 /// The directory of a store after `kill -9`. The log has this many commits (at most 20), of
-/// which the first ten are in the first file. No checkpoint was written.
+/// which the first ten are in the first file: a checkpoint is due when a file is four fifths full. No
+/// checkpoint was written.
 fn directory_after_kill(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
     let log = LogLimits {
-        file_bytes: 10 * SECTOR_BYTES as u64,
+        file_bytes: 12 * SECTOR_BYTES as u64,
         file_writes: 1000,
         removals: 100,
         record_bytes: 4096,

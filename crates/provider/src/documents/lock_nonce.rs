@@ -3,7 +3,7 @@
 //! hexadecimal digits.
 //!
 //! Code that checks a lock compares the whole nonce, so a nonce may have any form. Processes of earlier
-//! builds write sixteen random digits. Only tools read process and time, to show which work a process
+//! builds write sixteen random digits. Only tools and metrics read process and time, to show which work a process
 //! holds. Process and time are not members of the document: a process of an earlier build that takes the
 //! lock would keep the members, because it does not know them, and they would name the wrong process.
 
@@ -28,6 +28,11 @@ pub(crate) fn prefix_of(process: &str) -> String {
     format!("{process}{SEPARATOR}")
 }
 
+/// Whether this process took the lock with this nonce.
+pub(crate) fn is_of(nonce: &str, process: &str) -> bool {
+    nonce.starts_with(&prefix_of(process))
+}
+
 /// Who took the lock with this nonce; `None` if a process of an earlier build took it.
 pub(crate) fn holder_of(nonce: &str) -> Option<LockHolder> {
     let mut parts = nonce.split(SEPARATOR);
@@ -45,7 +50,7 @@ mod tests {
         let process = nonce();
         let one = lock_nonce(&process, 1_763_468_400_123);
         assert_ne!(one, lock_nonce(&process, 1_763_468_400_123));
-        assert!(one.starts_with(&prefix_of(&process)));
+        assert!(is_of(&one, &process) && !is_of(&one, &nonce()) && !is_of("0123456789abcdef", &process));
         assert_eq!(holder_of(&one), Some(LockHolder { process, taken_at_ms: 1_763_468_400_123 }));
         for other in ["", "0123456789abcdef", "a.b", "a.not hexadecimal.c"] {
             assert_eq!(holder_of(other), None, "{other}");

@@ -24,6 +24,7 @@ use crate::process::clock::HybridClock;
 use crate::process::congestion::Congestion;
 use crate::process::costs::Costs;
 use crate::process::count_cache::CountCache;
+use crate::process::failing_causes::FailingCauses;
 use crate::process::hints::Hints;
 use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
 use crate::process::membership::Membership;
@@ -83,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) repair_signal: Arc<RepairSignal>,
     /// The log notice that the database does not answer.
     pub(crate) outage_notice: Notice,
+    /// Parts of the work that fail while the rest of the database answers.
+    pub(crate) failing_causes: FailingCauses,
     /// The log notice that documents wait for a later version.
     pub(crate) later_version_notice: Notice,
     /// Whether turns are committed as distributed transactions.
@@ -162,6 +165,7 @@ impl Core {
             outbox_faults: Mutex::default(),
             repair_signal: Arc::default(),
             outage_notice: Notice::default(),
+            failing_causes: FailingCauses::default(),
             later_version_notice: Notice::default(),
             transactions,
             background: Background::default(),

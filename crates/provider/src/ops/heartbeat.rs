@@ -19,6 +19,7 @@ use crate::documents::DocumentType;
 use crate::documents::heartbeat::{HEARTBEATS_KEY, Heartbeat, Member, ROSTER_ID, Roles, Roster};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::{clear_failed_heartbeats, record_failed_heartbeat};
 use crate::process::clock::HybridClock;
 use crate::process::membership::{KnownRoster, Membership, alive};
 use crate::store::{Store, without_content};
@@ -176,14 +177,20 @@ async fn beat(core: &Core) -> Activeness {
     if !known.members().is_empty() {
         membership.update_members(&roles, known.members(), clock.stamp());
     }
-    if let Err(failure) = written.and(read) {
-        tracing::debug!(
-            ?failure,
-            "the heartbeat was not written, or those of other processes were not read; fetches continue"
-        );
-    }
+    drop(read_at);
     // The first polls wait for the first view, and a new view may give this process other slices.
     core.wake_fetches();
+    let layout = store.layout_version.refresh_if_due(&store.container).await;
+    match written.and(read).and(layout) {
+        Ok(()) => clear_failed_heartbeats(core),
+        Err(failure) => {
+            tracing::debug!(
+                ?failure,
+                "the heartbeat was not written, or those of other processes were not read; fetches continue"
+            );
+            record_failed_heartbeat(core, &failure);
+        }
+    }
     activeness
 }
 

@@ -20,12 +20,13 @@ pub(crate) fn of(core: &Core) -> Vec<MemorySize> {
         hints.paused_session_partitions.memory_size("paused partitions of sessions"),
         core.membership.load.memory_size(),
         core.poller.memory_size(),
+        core.failing_causes.memory_size(),
         MemorySize::kept("bytes of cached states", bytes(cached), bytes(cached_max)),
     ];
     let (now, service_now) = (Instant::now(), core.clock.now());
-    let names = ["locks of instances", "ended locks of instances"];
+    let names = ["locks of instances", "ended locks of instances", "nonces of ended locks of instances"];
     sizes.extend(core.instance_locks.memory_sizes(names, |held| held.until <= now));
-    let names = ["locks of activities", "ended locks of activities"];
+    let names = ["locks of activities", "ended locks of activities", "nonces of ended locks of activities"];
     // The runtime may end a cancelled activity without a call to the provider. Then the ended lock stays
     // until the table is full. So no ended locks are reported here, and only the limit of the table is
     // checked.

@@ -86,6 +86,9 @@ pub(crate) struct LockTable<T> {
 struct HeldLock<T> {
     /// When the lock was added to the table.
     since: Instant,
+    /// The session of the locked activity. The table has it too, because `held` cannot be read while an
+    /// operation uses the lock.
+    session: Option<String>,
     held: Arc<tokio::sync::Mutex<T>>,
 }
 
@@ -98,13 +101,23 @@ impl<T> Default for LockTable<T> {
 impl<T> LockTable<T> {
     /// Adds a lock. Forgets the oldest one if the table is full.
     pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
+        self.insert_in_session(nonce, None, held)
+    }
+
+    /// Adds a lock as [`LockTable::insert`] does. `session` is the session of the locked activity.
+    pub(crate) fn insert_in_session(
+        &self,
+        nonce: &str,
+        session: Option<String>,
+        held: T,
+    ) -> Arc<tokio::sync::Mutex<T>> {
         let held = Arc::new(tokio::sync::Mutex::new(held));
         let mut locks = lock(&self.locks);
         if locks.len() >= LOCKS_MAX {
             let oldest = locks.iter().min_by_key(|(_, lock)| lock.since).map(|(nonce, _)| nonce.clone());
             oldest.map(|nonce| locks.remove(&nonce));
         }
-        locks.insert(nonce.to_owned(), HeldLock { since: Instant::now(), held: Arc::clone(&held) });
+        locks.insert(nonce.to_owned(), HeldLock { since: Instant::now(), session, held: Arc::clone(&held) });
         held
     }
 
@@ -116,6 +129,20 @@ impl<T> LockTable<T> {
     /// Whether one of the locks matches. A lock that an operation uses at this moment counts.
     pub(crate) fn any(&self, matches: impl Fn(&T) -> bool) -> bool {
         lock(&self.locks).values().any(|lock| lock.held.try_lock().map_or(true, |held| matches(&held)))
+    }
+
+    /// Whether a lock in this session, except the one with this nonce, matches. A lock that an operation
+    /// uses at this moment counts.
+    pub(crate) fn any_other_in_session(
+        &self,
+        session: &str,
+        nonce: &str,
+        matches: impl Fn(&T) -> bool,
+    ) -> bool {
+        let locks = lock(&self.locks);
+        let mut others =
+            locks.iter().filter(|(other, lock)| *other != nonce && lock.session.as_deref() == Some(session));
+        others.any(|(_, lock)| lock.held.try_lock().map_or(true, |held| matches(&held)))
     }
 
     pub(crate) fn remove(&self, nonce: &str) {
@@ -139,17 +166,20 @@ impl<T> LockTable<T> {
         lock(&self.ended).iter().rev().any(|ended| ended == nonce)
     }
 
-    /// The number of locks, and of those for which `is_ended` is true, under these two names. A lock that
-    /// an operation uses at this moment has not ended.
+    /// The number of locks, of those for which `is_ended` is true, and of remembered nonces of locks that
+    /// ended without a commit, under these three names. A lock that an operation uses at this moment has
+    /// not ended.
     pub(crate) fn memory_sizes(
         &self,
-        [all, ended]: [&'static str; 2],
+        [all, ended, nonces]: [&'static str; 3],
         is_ended: impl Fn(&T) -> bool,
-    ) -> [MemorySize; 2] {
+    ) -> [MemorySize; 3] {
+        let nonces = MemorySize::kept(nonces, lock(&self.ended).len(), LOCKS_MAX);
         let locks = lock(&self.locks);
         let is_ended = |lock: &&HeldLock<T>| lock.held.try_lock().is_ok_and(|held| is_ended(&held));
         let ended_count = locks.values().filter(is_ended).count();
-        [MemorySize::kept(all, locks.len(), LOCKS_MAX), MemorySize::of_work(ended, ended_count, LOCKS_MAX)]
+        let ended = MemorySize::of_work(ended, ended_count, LOCKS_MAX);
+        [MemorySize::kept(all, locks.len(), LOCKS_MAX), ended, nonces]
     }
 }
 

@@ -33,6 +33,7 @@ use crate::failure::Failure;
 use crate::process::clock::HybridClock;
 use crate::process::congestion::Congestion;
 use crate::process::costs::Costs;
+use crate::sync::lock;
 
 /// The name under which requests outside of any call are counted.
 const OTHER: &str = "other";
@@ -55,6 +56,8 @@ pub(crate) struct Metrics {
     outbox_age_ms_plus_one: AtomicU64,
     /// The number of write operations of calls, applied or not.
     writes: AtomicU64,
+    /// When an operation on documents last ended with an answer that is not a failure of the service.
+    answered_at: Mutex<Option<Instant>>,
     /// The charge of requests that are not about one instance, in thousandths of a request unit.
     background_milli_ru: AtomicU64,
 }
@@ -185,6 +188,12 @@ impl Metrics {
     /// other background tasks are not calls.
     pub(crate) fn writes(&self) -> u64 {
         get(&self.writes)
+    }
+
+    /// When the database last answered an operation on documents; `None` before the first answer. A
+    /// refusal because of a missing or changed document is an answer.
+    pub(crate) fn answered_at(&self) -> Option<Instant> {
+        *lock(&self.answered_at)
     }
 
     pub(crate) fn snapshot(&self, clock: &HybridClock) -> ProviderMetrics {
@@ -323,6 +332,15 @@ fn instance_of<'a>(operation: &EndedOperation<'a>) -> Option<&'a str> {
     }
 }
 
+/// Whether an operation ended with an answer that is not a failure of the service.
+fn is_answer(operation: &EndedOperation<'_>) -> bool {
+    operation.status.is_some_and(|status| match status.code {
+        404 => status.sub == 0,
+        409 | 412 => true,
+        code => code < 400,
+    })
+}
+
 /// Observes the driver: counts the cost of each operation for its call, records throttling,
 /// and passes the dates of responses to the clock.
 #[derive(Debug)]
@@ -359,6 +377,9 @@ impl Observer for DriverObserver {
     fn ended(&self, operation: &EndedOperation<'_>) {
         if let Some(date) = operation.date() {
             self.clock.observe_date(date, operation.diagnostics.elapsed());
+        }
+        if operation.is_data_plane && is_answer(operation) {
+            *lock(&self.metrics.answered_at) = Some(Instant::now());
         }
         let cost = Cost::of(operation);
         let throttled_for = (cost.throttles > 0).then(|| operation.diagnostics.elapsed());

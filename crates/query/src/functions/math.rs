@@ -124,7 +124,12 @@ fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     match (number(arguments, 0), integer(arguments, 1)) {
         (Some(x), Some(digits)) if (-ROUND_DIGITS_MAX..=ROUND_DIGITS_MAX).contains(&digits) => {
             let scale = 10_f64.powi(digits as i32);
-            double((x.as_f64() * scale).round() / scale)
+            let scaled = x.as_f64() * scale;
+            // An integer, or a number so large that the product is infinite, has no such digits.
+            if digits >= 0 && (x.as_i64().is_some() || scaled.is_infinite()) {
+                return Ok(Some(Value::Number(x)));
+            }
+            double(scaled.round() / scale)
         }
         _ => Ok(None),
     }

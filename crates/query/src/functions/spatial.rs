@@ -100,7 +100,9 @@ fn intersects(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 }
 
 fn within(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    Ok(both(arguments, context)?.map(|(a, b)| Value::Bool(relations::within(&a, &b))))
+    let Some((a, b)) = both(arguments, context)? else { return Ok(None) };
+    let is_within = relations::within(&a, &b, |steps| context.budget.spend_steps(steps))?;
+    Ok(Some(Value::Bool(is_within)))
 }
 
 fn is_valid(arguments: &[Arg<'_>], context: &Context) -> Outcome {

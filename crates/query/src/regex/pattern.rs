@@ -33,17 +33,12 @@ const COUNT_LENGTH_MAX: usize = 32;
 
 /// The pattern for `regex-lite`.
 pub(super) fn translate(pattern: &str, modifiers: &str) -> Result<String, Unsupported> {
-    let inline_flags = pattern.strip_prefix("(?").map_or("", |rest| {
-        let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        &rest[..end]
-    });
-    let has = |flag: char| modifiers.contains(flag) || inline_flags.contains(flag);
+    let has = |flag: char| modifiers.contains(flag);
     let mut translator = Translator {
         rest: pattern,
         out: String::with_capacity(pattern.len()),
-        ignores_case: has('i'),
-        ignores_blanks: has('x'),
-        is_multi_line: has('m'),
+        flags: Flags { ignores_case: has('i'), ignores_blanks: has('x'), is_multi_line: has('m') },
+        outer_flags: Vec::new(),
         follows_quantifier: false,
     };
     while let Some(character) = translator.next() {
@@ -52,12 +47,38 @@ pub(super) fn translate(pattern: &str, modifiers: &str) -> Result<String, Unsupp
     Ok(translator.out)
 }
 
-struct Translator<'p> {
-    rest: &'p str,
-    out: String,
+/// The flags that change the translation. `regex-lite` itself knows what they do to ASCII letters.
+#[derive(Debug, Clone, Copy)]
+struct Flags {
     ignores_case: bool,
     ignores_blanks: bool,
     is_multi_line: bool,
+}
+
+impl Flags {
+    /// The flags after the text between `(?` and `)` or `:`, such as `i` or `m-i`.
+    fn changed_by(mut self, text: &str) -> Flags {
+        let mut is_set = true;
+        for character in text.chars() {
+            match character {
+                '-' => is_set = false,
+                'i' => self.ignores_case = is_set,
+                'x' => self.ignores_blanks = is_set,
+                'm' => self.is_multi_line = is_set,
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+struct Translator<'p> {
+    rest: &'p str,
+    out: String,
+    /// The flags at this position.
+    flags: Flags,
+    /// For each open group, the flags after its end.
+    outer_flags: Vec<Flags>,
     /// Whether the last item was a quantifier. A `?` after a quantifier makes it lazy, and a `+`
     /// makes it possessive.
     follows_quantifier: bool,
@@ -91,6 +112,10 @@ impl Translator<'_> {
             '\\' => self.escape()?,
             '[' => self.class()?,
             '(' => self.group()?,
+            ')' => {
+                self.out.push(')');
+                self.flags = self.outer_flags.pop().unwrap_or(self.flags);
+            }
             '+' if follows_quantifier => return Err(Unsupported),
             '*' | '+' | '?' => {
                 self.out.push(character);
@@ -104,8 +129,8 @@ impl Translator<'_> {
                 }
                 None => self.out.push_str(r"\{"),
             },
-            '$' if !self.is_multi_line && self.is_last() => self.out.push_str(END),
-            '#' if self.ignores_blanks => {
+            '$' if !self.flags.is_multi_line && self.is_last() => self.out.push_str(END),
+            '#' if self.flags.ignores_blanks => {
                 self.take_until("\n");
             }
             _ => self.literal(character),
@@ -120,7 +145,7 @@ impl Translator<'_> {
 
     /// A character that means itself, or an operator that needs no translation.
     fn literal(&mut self, character: char) {
-        match other_case(character).filter(|_| self.ignores_case) {
+        match other_case(character).filter(|_| self.flags.ignores_case) {
             Some(other) => {
                 let _ = write!(self.out, "[{character}{other}]");
             }
@@ -239,7 +264,7 @@ impl Translator<'_> {
             self.rest = after.as_str();
             let _ = write!(self.out, "-{last}");
         }
-        if !self.ignores_case {
+        if !self.flags.ignores_case {
             return;
         }
         match (other_case(first), last, last.and_then(other_case)) {
@@ -265,6 +290,7 @@ impl Translator<'_> {
         }
         let Some(after) = self.rest.strip_prefix('?') else {
             self.out.push('(');
+            self.outer_flags.push(self.flags);
             return Ok(());
         };
         let is_name = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -277,11 +303,20 @@ impl Translator<'_> {
         self.copy_group(if is_named { 0 } else { flags_end })
     }
 
-    /// Copies `(?` and the flags after it.
+    /// Copies `(?` and the flags after it. Without a colon, as in `(?i)`, this is no group: the flags
+    /// hold to the end of the group around them.
     fn copy_group(&mut self, flags_length: usize) -> Translated {
         let length = 1 + flags_length;
-        let _ = write!(self.out, "({}", &self.rest[..length]);
-        self.rest = &self.rest[length..];
+        let (copied, rest) = self.rest.split_at(length);
+        let _ = write!(self.out, "({copied}");
+        self.rest = rest;
+        let flags = self.flags.changed_by(&copied[1..]);
+        if self.eat(")") {
+            self.out.push(')');
+        } else {
+            self.outer_flags.push(self.flags);
+        }
+        self.flags = flags;
         Ok(())
     }
 }
@@ -346,6 +381,20 @@ mod tests {
         assert_eq!(translate("é[à-ü]", "i"), Ok("[éÉ][à-üÀ-Ü]".to_owned()));
         assert_eq!(translate("a$", "m"), Ok("a$".to_owned()));
         assert_eq!(translate("a # (?=b\nc", "x"), Ok("a c".to_owned()));
+    }
+
+    #[test]
+    fn flags_hold_to_the_end_of_their_group() {
+        for (pattern, expect) in [
+            ("(?x:a # b\n)#c", "(?x:a )#c"),
+            ("(?i:é)é", "(?i:[éÉ])é"),
+            ("a(?i)é", "a(?i)[éÉ]"),
+            ("(a(?i)é|é)é", "(a(?i)[éÉ]|[éÉ])é"),
+            ("(?i)é(?-i:é)é", "(?i)[éÉ](?-i:é)[éÉ]"),
+            ("(?m:a$)a$", r"(?m:a$)a(?:\n?\z)"),
+        ] {
+            assert_eq!(translate(pattern, ""), Ok(expect.to_owned()), "{pattern}");
+        }
     }
 
     #[test]

@@ -168,6 +168,9 @@ fn math_functions_return_integers_where_they_can() {
         ("ROUND(2.5)", "3"),
         ("ROUND(-2.5)", "-3"),
         ("ROUND(2.345, 2)", "2.35"),
+        ("ROUND(1e10, 300)", "10000000000"),
+        ("ROUND(9007199254740993, 2)", "9007199254740993"),
+        ("ROUND(1250, -2)", "1300"),
         ("ROUND(2.5, -1e30)", "undefined"),
         ("ROUND(2.5, 301)", "undefined"),
         ("TRUNC(-2.7)", "-2"),
@@ -361,6 +364,9 @@ fn spatial_functions_measure_on_the_ellipsoid() {
     const SQUARE: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}";
     const HOLED: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]],[[4,4],[4,6],[6,6],[6,4],[4,4]]]}";
     const LINE: &str = "{'type':'LineString','coordinates':[[-5,5],[15,5]]}";
+    const U: &str =
+        "{'type':'Polygon','coordinates':[[[0,0],[4,0],[4,4],[3,4],[3,1],[1,1],[1,4],[0,4],[0,0]]]}";
+    let line = |positions: &str| format!("{{'type':'LineString','coordinates':[{positions}]}}");
     let point = |x: f64, y: f64| format!("{{'type':'Point','coordinates':[{x},{y}]}}");
     let rounded = |call: String| format!("ROUND({call})");
     for (expression, expect) in [
@@ -384,6 +390,13 @@ fn spatial_functions_measure_on_the_ellipsoid() {
         (format!("ST_WITHIN({SQUARE}, {HOLED})"), "false"),
         (format!("ST_WITHIN({HOLED}, {SQUARE})"), "true"),
         (format!("ST_WITHIN({SQUARE}, {SQUARE})"), "true"),
+        // In a polygon with the form of a U: a line across the opening, and lines along the outline.
+        (format!("ST_WITHIN({}, {U})", line("[1,4],[3,4]")), "false"),
+        (format!("ST_WITHIN({}, {U})", line("[0,4],[4,4]")), "false"),
+        (format!("ST_WITHIN({}, {U})", line("[0,4],[1,4],[1,1],[3,1],[3,3]")), "true"),
+        (format!("ST_WITHIN({}, {U})", line("[0,1],[4,1]")), "true"),
+        (format!("ST_WITHIN({}, {U})", line("[0,2],[1,1],[2,0.5]")), "true"),
+        (format!("ST_WITHIN({}, {U})", line("[0,2],[2,2]")), "false"),
         (format!("ST_ISVALID({})", point(0.0, 91.0)), "false"),
         (
             format!("ST_ISVALIDDETAILED({})", point(0.0, 91.0)),

@@ -111,9 +111,9 @@ pub fn draw(seed: u64, size: Size, bug: Option<Bug>) -> Draw {
     if bug.is_none() {
         draw_cross_instance(seed, &mut draw);
     }
-    // `UnfencedMessage` changes patches of messages. Only a process that cannot run the workflow of a
-    // message sends such patches.
-    let draws_registries = bug == Some(Bug::UnfencedMessage) || fleet::draws_registries();
+    // Of the planted bugs, only `UnfencedMessage` needs different registries. It changes patches of messages,
+    // and only a process that cannot run the workflow of a message sends such patches.
+    let draws_registries = bug.is_none() || bug == Some(Bug::UnfencedMessage);
     fleet::draw(seed, draws_registries, &mut draw);
     draw
 }

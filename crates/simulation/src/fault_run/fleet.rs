@@ -2,11 +2,8 @@
 //! drawn apart from the rest, so that a seed draws the same faults with and without it.
 //!
 //! - In a third of the runs the container has so few request units that the engine throttles.
-//! - With the variable `SIMULATION_REGISTRIES`, in a quarter of the runs with several processes, the
-//!   processes have different registries, as in a rolling deployment: some of them lack orchestrations
-//!   and activities. This needs the variable, because some of these runs do not end. An activity of a
-//!   session waits as long as the owner of the session lives, even if the owner cannot run the activity.
-//!   And activities that never end can occupy the only process that can run the other activities.
+//! - In a quarter of the runs with several processes, the processes have different registries, as in a
+//!   rolling deployment: some of them lack orchestrations and activities.
 //! - In a sixth of the runs with several processes, some processes are of an earlier layout version at
 //!   first, and are replaced one after the other.
 
@@ -43,15 +40,8 @@ const ACTIVITIES_MISSING_MAX: usize = 2;
 /// use up the rest.
 const ATTEMPTS_MAX: u32 = 60;
 
-/// Switches different registries on.
-const REGISTRIES_VARIABLE: &str = "SIMULATION_REGISTRIES";
-
-/// Whether the variable switches different registries on.
-pub fn draws_registries() -> bool {
-    std::env::var_os(REGISTRIES_VARIABLE).is_some()
-}
-
-/// Draws the request units, the registries and the versions of a run.
+/// Draws the request units, the registries and the versions of a run. `draws_registries` is false for
+/// most planted bugs, which are found without different registries.
 pub fn draw(seed: u64, draws_registries: bool, draw: &mut Draw) {
     let mut rng = fastrand::Rng::with_seed(seed ^ SALT);
     let (mut units, mut registries, mut versions) = (rng.fork(), rng.fork(), rng.fork());

@@ -14,11 +14,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use super::Core;
 use super::failure::{Failure, catch_panic};
+use super::pace::Pace;
 use super::room::{Report, RoomWait};
 use super::view::Overlay;
 
@@ -45,14 +47,7 @@ pub(super) struct Checkpoint {
 
 /// Runs checkpoints.
 pub(super) enum Checkpointer {
-    Thread {
-        checkpoints: SyncSender<Checkpoint>,
-        reports: Receiver<Report>,
-        /// Asks a checkpoint that waits for room to try again.
-        retries: SyncSender<()>,
-        thread: JoinHandle<()>,
-        state: ThreadState,
-    },
+    Thread(CheckpointThread),
     Inline {
         /// The checkpoint that was started and has not been written.
         pending: Option<Checkpoint>,
@@ -62,9 +57,22 @@ pub(super) enum Checkpointer {
     },
 }
 
+/// The checkpoint thread, as the committing thread knows it.
+pub(super) struct CheckpointThread {
+    checkpoints: SyncSender<Checkpoint>,
+    reports: Receiver<Report>,
+    /// Asks a checkpoint that waits for room to try again.
+    retries: SyncSender<()>,
+    thread: JoinHandle<()>,
+    state: ThreadState,
+    /// When the last checkpoint was started.
+    started: Instant,
+    pace: Pace,
+}
+
 /// The state of the checkpoint thread, as far as its reports have been received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ThreadState {
+enum ThreadState {
     Idle,
     /// A checkpoint was started.
     Running,
@@ -74,39 +82,22 @@ pub(super) enum ThreadState {
 
 impl Checkpointer {
     pub(super) fn new(mode: CheckpointMode, core: &Arc<Core>) -> io::Result<Checkpointer> {
-        match mode {
+        Ok(match mode {
             CheckpointMode::Inline { commits_later } => {
-                Ok(Checkpointer::Inline { pending: None, commits_later, commits_left: 0 })
+                Checkpointer::Inline { pending: None, commits_later, commits_left: 0 }
             }
-            CheckpointMode::Thread => {
-                // At most one checkpoint is running, so sending never blocks.
-                let (checkpoints, queue) = sync_channel(1);
-                // After a report the thread waits for a checkpoint or a retry, so at most one report
-                // and one retry are on their way.
-                let (report, reports) = sync_channel(1);
-                let (retries, requested_retries) = sync_channel(1);
-                let room_wait = Arc::new(RoomWait::new(report.clone(), requested_retries));
-                let core = Arc::clone(core);
-                let thread = thread::Builder::new()
-                    .name("perihelion-checkpoint".to_string())
-                    .spawn(move || run_thread(&core, &queue, &report, &room_wait))?;
-                Ok(Checkpointer::Thread { checkpoints, reports, retries, thread, state: ThreadState::Idle })
-            }
-        }
+            CheckpointMode::Thread => Checkpointer::Thread(CheckpointThread::new(core)?),
+        })
     }
 
     /// Starts a checkpoint. No other checkpoint may be running.
     pub(super) fn start(&mut self, checkpoint: Checkpoint) -> Result<(), Failure> {
         match self {
+            Checkpointer::Thread(thread) => thread.start(checkpoint),
             Checkpointer::Inline { pending, commits_later, commits_left } => {
                 debug_assert!(pending.is_none(), "one checkpoint at a time");
                 (*pending, *commits_left) = (Some(checkpoint), *commits_later);
                 Ok(())
-            }
-            Checkpointer::Thread { checkpoints, state, .. } => {
-                debug_assert!(*state == ThreadState::Idle, "one checkpoint at a time");
-                *state = ThreadState::Running;
-                checkpoints.send(checkpoint).map_err(|_| thread_died())
             }
         }
     }
@@ -115,26 +106,9 @@ impl Checkpointer {
     /// is none, this returns a failure of the kind `Full`, and the checkpoint goes on waiting.
     pub(super) fn finish(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
+            Checkpointer::Thread(thread) => thread.finish(),
             Checkpointer::Inline { pending, .. } => {
                 pending.take().map_or(Ok(()), |checkpoint| write_checkpoint(core, &checkpoint))
-            }
-            Checkpointer::Thread { reports, retries, state, .. } => {
-                match *state {
-                    ThreadState::Idle => return Ok(()),
-                    ThreadState::Running => {}
-                    ThreadState::WaitsForRoom => retries.send(()).map_err(|_| thread_died())?,
-                }
-                let mut report = reports.recv().map_err(|_| thread_died())?;
-                if *state == ThreadState::Running && matches!(report, Report::WaitsForRoom) {
-                    // The report may be old, and there may be room now.
-                    retries.send(()).map_err(|_| thread_died())?;
-                    report = reports.recv().map_err(|_| thread_died())?;
-                }
-                *state = report.state_after();
-                match report {
-                    Report::Done(outcome) => outcome,
-                    Report::WaitsForRoom => Err(Failure::full(&io::ErrorKind::StorageFull.into())),
-                }
             }
         }
     }
@@ -142,41 +116,28 @@ impl Checkpointer {
     /// Whether no checkpoint is running. Does not wait for a running checkpoint.
     pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
         match self {
+            Checkpointer::Thread(thread) => thread.is_idle(),
             Checkpointer::Inline { pending, .. } => Ok(pending.is_none()),
-            Checkpointer::Thread { reports, state, .. } => {
-                if *state == ThreadState::Running {
-                    match reports.try_recv() {
-                        Ok(report) => {
-                            *state = report.state_after();
-                            if let Report::Done(outcome) = report {
-                                outcome?;
-                            }
-                        }
-                        Err(TryRecvError::Empty) => {}
-                        Err(TryRecvError::Disconnected) => return Err(thread_died()),
-                    }
-                }
-                Ok(*state == ThreadState::Idle)
-            }
         }
     }
 
-    /// Writes an inline checkpoint when it is due. Must be called after every commit.
-    pub(super) fn after_commit(&mut self, core: &Core) -> Result<(), Failure> {
+    /// Must be called after every commit. Writes an inline checkpoint when it is due. Waits for a
+    /// checkpoint on its thread, but only as long as [`Pace`] says for this `fill` of the log.
+    pub(super) fn after_commit(&mut self, core: &Core, fill: f64) -> Result<(), Failure> {
         match self {
+            Checkpointer::Thread(thread) => thread.keep_pace(fill),
             Checkpointer::Inline { pending: Some(_), commits_left: 0, .. } => self.finish(core),
             Checkpointer::Inline { commits_left, .. } => {
                 *commits_left = commits_left.saturating_sub(1);
                 Ok(())
             }
-            Checkpointer::Thread { .. } => Ok(()),
         }
     }
 
     /// Waits for a running checkpoint and ends the checkpoint thread. A checkpoint that waits for
     /// room fails. Drops a pending inline checkpoint. The commits of both are in the log.
     pub(super) fn stop(self) {
-        if let Checkpointer::Thread { checkpoints, reports, retries, thread, .. } = self {
+        if let Checkpointer::Thread(CheckpointThread { checkpoints, reports, retries, thread, .. }) = self {
             drop((checkpoints, reports, retries));
             // If the thread panicked, the panic hook has already reported it.
             let _ = thread.join();
@@ -184,12 +145,95 @@ impl Checkpointer {
     }
 }
 
-impl Report {
-    /// The state of the checkpoint thread after this report.
-    fn state_after(&self) -> ThreadState {
-        match self {
-            Report::Done(_) => ThreadState::Idle,
-            Report::WaitsForRoom => ThreadState::WaitsForRoom,
+impl CheckpointThread {
+    fn new(core: &Arc<Core>) -> io::Result<CheckpointThread> {
+        // At most one checkpoint is running, so sending never blocks.
+        let (checkpoints, queue) = sync_channel(1);
+        // After a report the thread waits for a checkpoint or a retry, so at most one report
+        // and one retry are on their way.
+        let (report, reports) = sync_channel(1);
+        let (retries, requested_retries) = sync_channel(1);
+        let room_wait = Arc::new(RoomWait::new(report.clone(), requested_retries));
+        let core = Arc::clone(core);
+        let thread = thread::Builder::new()
+            .name("perihelion-checkpoint".to_string())
+            .spawn(move || run_thread(&core, &queue, &report, &room_wait))?;
+        let (state, started, pace) = (ThreadState::Idle, Instant::now(), Pace::default());
+        Ok(CheckpointThread { checkpoints, reports, retries, thread, state, started, pace })
+    }
+
+    fn start(&mut self, checkpoint: Checkpoint) -> Result<(), Failure> {
+        debug_assert!(self.state == ThreadState::Idle, "one checkpoint at a time");
+        (self.state, self.started) = (ThreadState::Running, Instant::now());
+        self.checkpoints.send(checkpoint).map_err(|_| thread_died())
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        let was_running = match self.state {
+            ThreadState::Idle => return Ok(()),
+            ThreadState::Running => true,
+            ThreadState::WaitsForRoom => {
+                self.request_retry()?;
+                false
+            }
+        };
+        self.wait_for_report()?;
+        if was_running && self.state == ThreadState::WaitsForRoom {
+            // The report may be old, and there may be room now.
+            self.request_retry()?;
+            self.wait_for_report()?;
+        }
+        match self.state {
+            ThreadState::WaitsForRoom => Err(Failure::full(&io::ErrorKind::StorageFull.into())),
+            ThreadState::Idle | ThreadState::Running => Ok(()),
+        }
+    }
+
+    fn request_retry(&self) -> Result<(), Failure> {
+        self.retries.send(()).map_err(|_| thread_died())
+    }
+
+    fn wait_for_report(&mut self) -> Result<(), Failure> {
+        let report = self.reports.recv().map_err(|_| thread_died())?;
+        self.receive(report)
+    }
+
+    fn is_idle(&mut self) -> Result<bool, Failure> {
+        if self.state == ThreadState::Running {
+            match self.reports.try_recv() {
+                Ok(report) => self.receive(report)?,
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Err(thread_died()),
+            }
+        }
+        Ok(self.state == ThreadState::Idle)
+    }
+
+    /// Waits for the end of a running checkpoint, as long as [`Pace`] says.
+    fn keep_pace(&mut self, fill: f64) -> Result<(), Failure> {
+        let wait = self.pace.wait(fill, self.started.elapsed());
+        if self.state != ThreadState::Running || wait.is_zero() {
+            return Ok(());
+        }
+        match self.reports.recv_timeout(wait) {
+            Ok(report) => self.receive(report),
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(thread_died()),
+        }
+    }
+
+    /// Takes a report of the thread. Returns the failure of a checkpoint that failed.
+    fn receive(&mut self, report: Report) -> Result<(), Failure> {
+        match report {
+            Report::Done { outcome, took } => {
+                self.state = ThreadState::Idle;
+                self.pace.record(took);
+                outcome
+            }
+            Report::WaitsForRoom => {
+                self.state = ThreadState::WaitsForRoom;
+                Ok(())
+            }
         }
     }
 }
@@ -207,6 +251,7 @@ fn run_thread(
     room_wait: &Arc<RoomWait>,
 ) {
     for checkpoint in queue {
+        let started = Instant::now();
         core.deferred.set_room_wait(Some(Arc::clone(room_wait)));
         let outcome = write_checkpoint(core, &checkpoint);
         core.deferred.set_room_wait(None);
@@ -214,7 +259,7 @@ fn run_thread(
         if let Err(failure) = &outcome {
             core.close_to_writes(&failure.detail);
         }
-        if report.send(Report::Done(outcome)).is_err() {
+        if report.send(Report::Done { outcome, took: started.elapsed() }).is_err() {
             return; // The store was dropped.
         }
     }

@@ -88,6 +88,14 @@ impl Log {
         is_empty || fits
     }
 
+    /// The part of the current file that is used, in bytes or in writes, whichever is more. 1 is a
+    /// full file; a single record may be more.
+    pub(super) fn fill(&self) -> f64 {
+        let bytes = self.position as f64 / self.limits.file_bytes as f64;
+        let writes = self.writes as f64 / self.limits.file_writes as f64;
+        bytes.max(writes)
+    }
+
     /// The number of bytes in the records of the current file.
     pub(super) fn bytes(&self) -> u64 {
         self.position

@@ -10,13 +10,14 @@
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::failure::Failure;
 
 /// What the checkpoint thread tells the committing thread.
 pub(super) enum Report {
     /// The checkpoint has ended.
-    Done(Result<(), Failure>),
+    Done { outcome: Result<(), Failure>, took: Duration },
     /// The disk has no room for the checkpoint, which waits for a request to try again.
     WaitsForRoom,
 }

@@ -2,14 +2,21 @@
 //! in its old place of the queue. Otherwise it is visible after the delay. With
 //! `ignore_attempt` the attempt is not counted. An expired lock can be abandoned as long as no
 //! other worker has taken the activity.
+//!
+//! The runtime gives back an activity that is not registered with a delay. Then other processes come
+//! first. If the activity has a session, this process gives the session up too, because only the owner
+//! of a session may take its activities. So the session moves to a process that can run the activity,
+//! as a session does whose worker has died. As long as another activity of the session runs here, the
+//! session stays, and so does the activity.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::documents::Activity;
+use crate::documents::lock_token::LockToken;
 use crate::failure::Failure;
-use crate::ops::activity::{ATTEMPTS_MAX, held_lock, write_lock};
+use crate::ops::activity::{ATTEMPTS_MAX, held_lock, sessions, write_lock};
 use crate::ops::core::Core;
 use crate::ops::heartbeat;
 use crate::ops::orchestration::abandon::left_until;
@@ -17,6 +24,7 @@ use crate::process::hints::activity_name;
 use crate::process::lock_table::LockedActivity;
 use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
+use crate::timing::LEFT_TO_OTHERS_FOR;
 
 /// An activity is left to other processes only if it is given back with at least this delay. The
 /// runtime gives back an unknown activity with a delay of at least one second. The delay is a tenth
@@ -35,13 +43,15 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
-    let delay_if_left = delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_of_own_session(core, &held));
+    let delay_if_left =
+        delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_session_in_use(core, &token, &held));
     if delay_if_left.is_some() {
         // Polls read the heartbeats only when they have found rows. Another process may have joined
         // since then.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
-    let left_until = delay_if_left.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
+    let delay_if_left = delay_if_left.filter(|_| !is_alone(core, &held));
+    let left_until = delay_if_left.map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because the activity is not registered in
     // this program. The first time that this process leaves an activity to others, the attempt is
@@ -53,6 +63,7 @@ pub(crate) async fn run(
         core.membership.share_slice_of(&token.instance);
     }
     let ignore_attempt = ignore_attempt || is_first;
+    let locked_at_ms = locked_at_ms(&held);
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
@@ -80,14 +91,27 @@ pub(crate) async fn run(
             Some(_) => drop(hints.remove(&token.instance, &token.id)),
             None => drop(hints.offer((next, etag))),
         });
+        if let Some((delay, session)) = delay_if_left.zip(held.activity.value.session_id.as_deref()) {
+            let until = now.plus(delay).plus(LEFT_TO_OTHERS_FOR);
+            sessions::give_up(core, session, locked_at_ms, until).await;
+        }
         return Ok(());
     }
 }
 
-/// Whether the activity belongs to a session that a worker of this process owns. No other process
-/// may take such an activity.
-fn is_of_own_session(core: &Core, held: &LockedActivity) -> bool {
-    held.activity.value.session_id.as_deref().is_some_and(|session| core.sessions.is_owned(session))
+/// Whether another activity of the same session is locked by a worker of this process, or for one. Then
+/// the session stays here, and no other process may take the activity.
+fn is_session_in_use(core: &Core, token: &LockToken, held: &LockedActivity) -> bool {
+    let Some(session) = held.activity.value.session_id.as_deref() else { return false };
+    let now = Instant::now();
+    core.activity_locks.any_other_in_session(session, &token.nonce, |other| other.until > now)
+        || core.hints.activities.with(|hints| hints.has_ready_in_session(session))
+}
+
+/// When the activity was locked. Its session was claimed before that.
+fn locked_at_ms(held: &LockedActivity) -> u64 {
+    let lease_ms = u64::try_from(held.lease.as_millis()).unwrap_or(u64::MAX);
+    held.activity.value.visible_at.ms().saturating_sub(lease_ms)
 }
 
 /// Whether no other live process fetches activities with this tag.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::heartbeat::Tags;
-use crate::documents::lock_nonce::lock_nonce;
+use crate::documents::lock_nonce::{is_of, lock_nonce};
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
@@ -199,13 +199,14 @@ impl ActivityQueue<'_> {
         }
         // Workers can take this offer only after `visible_at`, the end of the lock.
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
+        let session = activity.session_id.clone();
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
             lease: self.lock_timeout,
             activity: Versioned { value: activity, etag },
             worker: self.worker.clone(),
         };
-        activity_locks.insert(&token.nonce, held);
+        activity_locks.insert_in_session(&token.nonce, session, held);
         Ok((item, token.encode(), attempts))
     }
 }
@@ -414,8 +415,8 @@ async fn lock_activity(
     if let Ok(written) = &written {
         record_lock(core, &activity, written.is_some());
     }
-    // An expired lock that is not in the table of this process was held by another process.
-    let was_held_by_other = expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none());
+    let was_held_by_other =
+        expired_nonce.is_some_and(|expired| !is_of(&expired, core.membership.process_id()));
     if matches!(written, Ok(Some(_))) && was_held_by_other {
         core.metrics.count_steal();
     }

@@ -18,6 +18,7 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{DocumentType, Session, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::record_failed_session;
 use crate::options::config::Options;
 use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
@@ -151,11 +152,18 @@ pub(crate) async fn claim_in_time(
             leave_out(Duration::ZERO)
         }
         failed => {
-            tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
+            let is_timeout = failed.is_err();
+            tracing::debug!(session, is_timeout, "a session was not claimed");
             let pause = pauses.record_failure(&attempt, Instant::now());
+            // A single failure usually passes.
+            if !pause.is_zero() {
+                let late = || Failure::Contended(format!("no answer within {} s", limit.as_secs()));
+                let failure = failed.ok().and_then(Result::err).unwrap_or_else(late);
+                record_failed_session(core, session, partition, &failure);
+            }
             // A claim that has timed out continues in the background. Another claim would conflict with
             // its writes, and with the write that undoes it.
-            leave_out(if failed.is_err() { pause.max(limit) } else { pause })
+            leave_out(if is_timeout { pause.max(limit) } else { pause })
         }
     }
 }
@@ -288,8 +296,48 @@ async fn delete_claimed(
     }
 }
 
+/// Gives up a session of this process, so that another process can take it with an activity that this one
+/// cannot run. The session is left out here until `until`. It stays with this process if it was claimed
+/// or used after `unused_since_ms`, or if it could not be deleted. Waits for [`RECORD_WAIT`] at most, and
+/// continues in the background.
+pub(crate) async fn give_up(core: &Core, session: &str, unused_since_ms: u64, until: Stamp) {
+    let Some(shared) = core.this.upgrade() else { return };
+    let session = session.to_owned();
+    // From now on, no worker of this process claims the session.
+    core.hints.activities.with(|hints| hints.set_session_owner(&session, String::new(), until));
+    let task = core.background.finish_late_lock(metrics::for_current_call(async move {
+        let retry_until_end = Instant::now() + RETRY_FOR;
+        let given_up = retry_until(retry_until_end, || delete_unused(&shared, &session, unused_since_ms));
+        match given_up.await {
+            Ok(true) => {}
+            kept => {
+                tracing::debug!(session, ?kept, "a session was not given up");
+                end_leaving_out(&shared, &session, "");
+            }
+        }
+    }));
+    if let Some(task) = task {
+        let _ = tokio::time::timeout(RECORD_WAIT, task).await;
+    }
+}
+
+/// Deletes a session of this process, unless it was claimed or used after `unused_since_ms`. Returns
+/// whether the session no longer belongs to this process.
+async fn delete_unused(core: &Core, session: &str, unused_since_ms: u64) -> Result<bool, Failure> {
+    let (id, key) = session_document_key(session);
+    let Some(found) = read_session(&core.store, key, &id).await? else { return Ok(true) };
+    let Session { owner, last_activity, .. } = &found.value;
+    let Some(number) = core.sessions.insertion_number(owner, session) else { return Ok(true) };
+    if *last_activity > unused_since_ms || !delete_claimed(&core.store, &found).await? {
+        return Ok(false);
+    }
+    core.sessions.remove_numbered(owner, session, Some(number));
+    Ok(true)
+}
+
 /// Lets workers take the activities of a session again, which they left out because `owner` held the
-/// session. An empty `owner` stands for a partition that does not answer.
+/// session. An empty `owner` stands for a partition that does not answer, or for a session that this
+/// process has given up.
 fn end_leaving_out(core: &Core, session: &str, owner: &str) {
     if core.hints.activities.update_and_wake(|hints| hints.forget_session(session, owner)) {
         core.poller.read_backlog_soon(None);

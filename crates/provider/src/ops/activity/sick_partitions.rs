@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::ops::activity::fetch::LOCK_TIMEOUT_FIRST;
 use crate::ops::activity::prefetch;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::record_failed_lock;
 use crate::process::hints::{PartitionAttempt, activity_name};
 
 /// An attempt to lock an activity.
@@ -73,6 +74,10 @@ impl Attempt {
         } else {
             let record = |attempt| hints.paused_partitions.record_failure(attempt, now);
             pause = self.in_partition.as_ref().map_or(pause, record);
+            // A single failure usually passes.
+            if !pause.is_zero() || self.in_partition.is_none() {
+                record_failed_lock(core, &activity.instance_id, failure);
+            }
         }
         // After the pause of the partition, another activity is its trial: perhaps only this one cannot
         // be locked.

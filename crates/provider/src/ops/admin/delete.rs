@@ -5,6 +5,10 @@
 //! such transactions and the instances fit into one transaction. Otherwise `two_phase` deletes
 //! them, atomically too. After that, `repair::purge` removes the other documents of each instance.
 //!
+//! The purge deletes the messages that were queued before the tombstone was written: they are for the
+//! deleted instance. Later messages are for the next instance of that name, and stay. So a caller may
+//! use a name again after a deletion has returned without an error: all tombstones are written by then.
+//!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
 //! child: while the start is in the outbox, while it is queued, and after the child has begun.
 //! Parent and child may be deleted together while the start is in delivery. Then the child's
@@ -14,7 +18,7 @@
 mod one_transaction;
 mod two_phase;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duroxide::EventKind;
@@ -33,7 +37,6 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::read;
 use crate::ops::repair::purge;
-use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
 
 /// The most attempts to write the state of an instance. An attempt fails if another writer
@@ -55,12 +58,13 @@ const PURGE_MAX: usize = 10_000;
 /// because a query may miss them. Replicas lag behind by less than this.
 const SCHEDULED_LATELY: Duration = Duration::from_secs(600);
 
-pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
+pub(crate) use two_phase::{advance_deletion, deleted_together, is_in_deletion, purge_found, resolve_mark};
 
 /// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
-/// forced), and an instance with a child that is not in `ids`. If a single instance is deleted
-/// and its purge fails, that failure is returned although the instance is deleted. The counts
-/// do not include documents that the reconciler has to delete later.
+/// forced), and an instance with a child that is not in `ids`. After success, the tombstones of all
+/// instances are written. If a single instance is deleted and its purge fails, that failure is
+/// returned although the instance is deleted. The counts do not include documents that the reconciler
+/// has to delete later.
 pub(crate) async fn run(
     core: &Core,
     ids: &[String],
@@ -77,7 +81,13 @@ pub(crate) async fn run(
     let mut result = DeleteInstanceResult::default();
     match Vec::from_iter(&set).as_slice() {
         [] => {}
-        [instance] => write_tombstone(core, instance, None, force, &mut result).await?,
+        [instance] => {
+            let (tombstone, counts) = write_tombstone(core, instance, None, force).await?;
+            add_counts(&mut result, &counts);
+            if let Some(tombstone) = tombstone {
+                purge_found(core, &tombstone).await?;
+            }
+        }
         _ if Box::pin(one_transaction::delete(core, &set, force, &mut result)).await? => {}
         _ => two_phase::delete(core, &set, force, &mut result).await?,
     }
@@ -300,26 +310,25 @@ pub(crate) async fn tree(core: &Core, root: &str) -> Result<Vec<String>, Failure
     Ok(all)
 }
 
-/// Replaces the state of an instance with a tombstone, purges the instance, and adds its
-/// counts to `result`. Without `deletion`, this write deletes the instance. With `deletion`,
-/// the coordinator document of that deletion has committed it already, and only an instance
-/// with the mark of the deletion is changed. If the instance has a tombstone whose purge is not
-/// done, only runs the purge.
+/// Replaces the state of an instance with a tombstone. Returns the tombstone, whose purge is still to
+/// be done, and the counts of what this write deletes. Without `deletion`, this write deletes the
+/// instance. With `deletion`, the coordinator document of that deletion has committed it already, and
+/// only an instance with the mark of the deletion is changed. If the instance has a tombstone whose
+/// purge is not done, returns that one.
 async fn write_tombstone(
     core: &Core,
     instance: &str,
     deletion: Option<&Deletion>,
     force: Force<'_>,
-    result: &mut DeleteInstanceResult,
-) -> Result<(), Failure> {
+) -> Result<(Option<Versioned<State>>, DeleteInstanceResult), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
-    let (tombstone, counts) = loop {
+    loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
         let before = found.as_ref().map(|found| &found.value);
         let mark = before.and_then(|state| state.deletion.as_deref());
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            break (tombstone.clone(), DeleteInstanceResult::default());
+            return Ok((Some(tombstone.clone()), DeleteInstanceResult::default()));
         }
         match (deletion, mark) {
             (None, Some(deletion_id)) => {
@@ -330,7 +339,9 @@ async fn write_tombstone(
             }
             // Another process has written the tombstone for this deletion. Perhaps the
             // instance was created again since then.
-            (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
+            (Some(ours), mark) if mark != Some(&ours.id) => {
+                return Ok((None, DeleteInstanceResult::default()));
+            }
             (Some(_), _) => {}
             (None, None) => {
                 // The children are checked after the state was read. If a turn creates a child
@@ -339,53 +350,23 @@ async fn write_tombstone(
                 check_children(core, &BTreeSet::from([instance])).await?;
             }
         }
-        let mut heads = purge::document_heads(&core.store, instance).await?;
-        if let Some(deletion) = deletion {
-            leave_starts_of_living_parents(&core.store, deletion, &mut heads).await?;
-        }
-        let value = tombstone_of(&core.clock, instance, before, &heads, deletion);
+        let heads = purge::document_heads(&core.store, instance).await?;
+        let value = tombstone_of(core, instance, before, &heads, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
-        let Some(etag) = unless_stale(put)? else { continue };
-        core.hints.instances.with(|hints| hints.record_idle(instance));
-        break (Versioned { value, etag }, count_deleted(before, &heads));
-    };
-    add_counts(result, &counts);
-    purge::run(core, &tombstone).await.map(drop)
-}
-
-/// Removes from `heads` the starts of children that must not be deleted. After this deletion was
-/// committed, a deleted parent may have been created again, and may have started a child with the id
-/// of this instance before this instance got its tombstone. That start is for a new child, so it must
-/// stay. A parent with the mark of another deletion counts as living: that deletion cannot be
-/// committed before this instance has its tombstone.
-async fn leave_starts_of_living_parents(
-    store: &Store,
-    deletion: &Deletion,
-    heads: &mut Vec<purge::DocumentHead>,
-) -> Result<(), Failure> {
-    let mut living = HashSet::new();
-    let is_of_tree = |parent: &str| deletion.instances.iter().any(|instance| instance == parent);
-    let parents: HashSet<(&str, &str)> =
-        heads.iter().filter_map(|head| head.parent()).filter(|(parent, _)| is_of_tree(parent)).collect();
-    for (parent, incarnation) in parents {
-        let state = store.state(parent).await?.map(|found| found.value);
-        if state.is_some_and(|state| {
-            let is_deleted = state.is_deleted() || state.deletion.as_ref() == Some(&deletion.id);
-            !is_deleted && state.incarnation == incarnation
-        }) {
-            living.insert(incarnation.to_owned());
+        if let Some(etag) = unless_stale(put)? {
+            core.hints.instances.with(|hints| hints.record_idle(instance));
+            return Ok((Some(Versioned { value, etag }), count_deleted(before, &heads)));
         }
     }
-    heads.retain(|head| head.parent().is_none_or(|(_, incarnation)| !living.contains(incarnation)));
-    Ok(())
 }
 
 /// The tombstone of an instance. It keeps the incarnation, the commit number and the dedup
 /// record of the state `before`. It lists the messages and activities among `heads`, which the
-/// purge deletes. The tombstone is due for the reconciler at once.
+/// purge deletes. The tombstone is due for the reconciler at once. With `deletion`, it is due later: the
+/// reconciler finds the coordinator of the deletion first, which finishes all its instances.
 fn tombstone_of(
-    clock: &HybridClock,
+    core: &Core,
     instance: &str,
     before: Option<&State>,
     heads: &[purge::DocumentHead],
@@ -407,7 +388,8 @@ fn tombstone_of(
         .chain(queued.map(|head| &head.id))
         .map(|id| DedupEntry { id: id.clone(), low_water_mark: 0 })
         .collect();
-    let now = clock.stamp();
+    let now = core.clock.stamp();
+    let repair_at = if deletion.is_some() { now.plus(core.options.deletion_timeout) } else { now };
     let mut dedup_record = before.map(|state| state.dedup_record.clone()).unwrap_or_default();
     dedup_record.extend(&undeliverable, now.ms());
     State {
@@ -417,7 +399,7 @@ fn tombstone_of(
         commit_number: before.map_or(0, |state| state.commit_number),
         deletion: deletion.map(|deletion| deletion.id.clone()),
         purge: Some(to_delete.map(|head| head.id.clone()).take(PURGE_MAX).collect()),
-        repair_at: Some(now),
+        repair_at: Some(repair_at),
         ..State::blank(instance, before.map_or_else(nonce, |state| state.incarnation.clone()))
     }
 }

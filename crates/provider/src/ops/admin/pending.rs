@@ -3,12 +3,13 @@
 //! do: a person who has started a workflow looks for it there.
 //!
 //! A pending instance is found by its start among the queued messages. A start to an instance
-//! that exists is left out.
+//! that exists is left out, and so are further starts of an instance: they may be on other pages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use duroxide::providers::{DeleteInstanceResult, WorkItem};
 use perihelion_client::Query;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::documents::Message;
@@ -42,19 +43,55 @@ pub(super) async fn page(
         return Ok(ListPage::default());
     };
     let continuation = page.continuation()?.map(ToOwned::to_owned);
-    let mut instances: Vec<ListedInstance> = Vec::new();
+    let mut starts = Vec::new();
     for row in page.items {
         // A message that this version cannot read is not listed.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
         let Some(row) = pending_row(store, &message).await? else { continue };
-        let is_listed = instances.iter().any(|known| known.instance_id == row.instance_id);
-        if !is_listed && is_selected(options, &row) {
-            instances.push(row);
+        if is_selected(options, &row) {
+            starts.push((message.id, row));
         }
     }
+    let mut instances = first_starts(store, starts).await?;
     let existing = existing_ids(store, &instances).await?;
     instances.retain(|row| !existing.contains(&row.instance_id));
     Ok(ListPage { instances, continuation })
+}
+
+/// A queued message that may be a start.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StartHead {
+    id: String,
+    instance_id: String,
+}
+
+/// The rows whose start is the first one of its instance. `starts` has the ids of the messages and their
+/// rows.
+async fn first_starts(
+    store: &Store,
+    starts: Vec<(String, ListedInstance)>,
+) -> Result<Vec<ListedInstance>, Failure> {
+    let text = format!("SELECT c.id, c.instanceId FROM c WHERE {STARTS} AND c.instanceId");
+    let names: BTreeSet<&str> = starts.iter().map(|(_, row)| row.instance_id.as_str()).collect();
+    let mut ids: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for names in Vec::from_iter(names).chunks(delete::IN_LIST_MAX) {
+        for head in store.rows::<StartHead>(delete::in_list(&text, names)).await? {
+            ids.entry(head.instance_id).or_default().insert(head.id);
+        }
+    }
+    let mut first = Vec::new();
+    for (id, row) in starts {
+        let is_only_one = ids.get(&row.instance_id).is_none_or(|ids| ids.iter().all(|other| *other == id));
+        let is_first = match is_only_one {
+            true => true,
+            false => first_start(store, &row.instance_id).await?.is_none_or(|(first, _)| first == id),
+        };
+        if is_first {
+            first.push(row);
+        }
+    }
+    Ok(first)
 }
 
 /// Whether a row meets the filters that the query cannot have: a query does not see the name and the
@@ -141,11 +178,16 @@ pub(super) async fn find(store: &Store, instance: &str) -> Result<Option<ListedI
     if read::live_state(store, instance).await?.is_some_and(|state| state.is_created) {
         return Ok(None);
     }
+    Ok(first_start(store, instance).await?.map(|(_, row)| row))
+}
+
+/// The id and the row of the first queued start of an instance. `None` if no start is queued.
+async fn first_start(store: &Store, instance: &str) -> Result<Option<(String, ListedInstance)>, Failure> {
     let query = Query::new(format!("SELECT * FROM c WHERE {STARTS} ORDER BY c.enq")).in_partition(instance);
     for row in store.rows::<Value>(query).await? {
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
         if let Some(found) = pending_row(store, &message).await? {
-            return Ok(Some(found));
+            return Ok(Some((message.id, found)));
         }
     }
     Ok(None)

@@ -35,7 +35,7 @@ use crate::ops::orchestration::leftovers;
 use crate::ops::orchestration::lock_instance::{FetchedInstance, Identity, LockRequest};
 use crate::ops::payload;
 use crate::ops::read;
-use crate::ops::repair::purge::{self, PurgeEnd};
+use crate::ops::repair::purge::PurgeEnd;
 use crate::ops::set_aside::write_later_version_notice;
 use crate::options::config::CommitTier;
 use crate::process::hints::{Candidate, SeenMessages};
@@ -233,7 +233,7 @@ async fn check_state(
 ) -> Result<Option<ClaimOutcome>, Failure> {
     let State { purge, deletion, lock, instance_id, .. } = &state.value;
     if state.value.is_deleted() && purge.is_some() {
-        return Ok(Some(match Box::pin(purge::run(core, state)).await? {
+        return Ok(Some(match Box::pin(delete::purge_found(core, state)).await? {
             PurgeEnd::Done => ClaimOutcome::Stale,
             // Another process purges the instance. This process looks again after a pause.
             PurgeEnd::TakenOver => ClaimOutcome::Deleting,

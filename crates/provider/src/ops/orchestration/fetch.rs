@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::record_failed_claim;
 use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::orchestration::claim::{ClaimOptions, ClaimOutcome, claim, claim_without_read};
 use crate::ops::orchestration::lock_instance::FetchedInstance;
@@ -88,6 +89,10 @@ impl Queue for InstanceQueue<'_> {
             let outcome = match claim_in_time(self.core, &taken.candidate, self.options).await {
                 // One slow or failing partition must not block the others.
                 Err(failure) if failure.is_transient() => {
+                    // A single failure usually passes.
+                    if taken.candidate.failed_claims > 0 {
+                        record_failed_claim(self.core, &taken.candidate.instance, &failure);
+                    }
                     taken.record_failure(clock.now(), begun.elapsed());
                     claims_failed += 1;
                     if claims_failed >= FAILED_CLAIMS_MAX {

@@ -14,7 +14,7 @@ use duroxide::Event;
 use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
 use perihelion_client::Etag;
 
-use crate::documents::lock_nonce::lock_nonce;
+use crate::documents::lock_nonce::{is_of, lock_nonce};
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{Charge, Lock, Message, STATE_ID, StartedBy, State, Versioned};
@@ -70,7 +70,8 @@ impl LockRequest<'_> {
             Ok(etag) => {
                 // The lock that this lock replaces. If another process held it, this is a takeover.
                 let expired = self.stored_state.as_ref().and_then(|stored| stored.value.lock.as_ref());
-                if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
+                // This process may have held the lock itself: then it was not taken over.
+                if expired.is_some_and(|lock| !is_of(&lock.nonce, core.membership.process_id())) {
                     core.metrics.count_steal();
                 }
                 Ok(Some(self.into_fetched_instance(core, state, Some(etag), lock_timeout, true, attempt)))

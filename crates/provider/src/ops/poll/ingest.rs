@@ -9,7 +9,7 @@ use perihelion_client::Etag;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::takeover::{WorkStamps, takeover_wait};
+use super::takeover::{PollSpan, WorkStamps, takeover_wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
 use crate::ops::activity::sick_partitions;
@@ -47,6 +47,8 @@ pub(super) struct FoundWork {
     view: Arc<View>,
     /// When the poll began.
     now: Stamp,
+    /// When the last rows arrived.
+    arrived: Stamp,
     /// The number of the poll among the reads of activities (`ActivityHints::offer_read`).
     activity_read: u64,
     room: Room,
@@ -87,6 +89,7 @@ impl FoundWork {
             is_eager,
             view: membership.view(),
             now,
+            arrived: now,
             activity_read: 0,
             room: Room { instances: usize::MAX, activities: usize::MAX },
             may_share_instances: true,
@@ -169,7 +172,8 @@ impl FoundWork {
             Rank::Behind(_) if self.is_dividing => Rank::Helper,
             rank => rank,
         };
-        let wait = takeover_wait(rank, stamps, self.now, self.extra_wait);
+        let poll = PollSpan { began: self.now, arrived: self.arrived };
+        let wait = takeover_wait(rank, stamps, poll, self.extra_wait);
         if self.is_eager || wait.is_zero() {
             return true;
         }
@@ -211,6 +215,7 @@ enum Row {
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
     found.extra_wait = core.congestion.extra_wait(Instant::now());
+    found.arrived = core.clock.now();
     let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
     let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();

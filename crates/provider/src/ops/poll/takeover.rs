@@ -33,9 +33,22 @@ pub(super) struct WorkStamps {
     pub(super) is_left_to_owner: bool,
 }
 
+/// When a poll ran. A poll that is throttled may take seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PollSpan {
+    pub(super) began: Stamp,
+    /// When its rows arrived.
+    pub(super) arrived: Stamp,
+}
+
 /// How long a process of this rank must still wait; zero if it may take the work now. `extra_wait`
 /// is what throttling adds to the minimum age.
-pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, extra_wait: Duration) -> Duration {
+pub(super) fn takeover_wait(
+    rank: Rank,
+    stamps: WorkStamps,
+    poll: PollSpan,
+    extra_wait: Duration,
+) -> Duration {
     let age_min = match (rank, stamps.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
         (Rank::Owner, false) if stamps.is_left_to_owner => return Duration::ZERO,
@@ -50,8 +63,10 @@ pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, extra_wa
     // `enqueued_at`, because its `visible_at` is in the past. For a timer and for an expired
     // lock it is `visible_at`: the due time, or the end of the lock.
     let aged_from = stamps.enqueued_at.max(stamps.visible_at);
-    match now.ms().checked_sub(aged_from.ms()) {
+    match poll.began.ms().checked_sub(aged_from.ms()) {
         Some(age_ms) => (age_min + extra_wait).saturating_sub(Duration::from_millis(age_ms)),
+        // The work came while the poll was under way, so it is new.
+        None if aged_from <= poll.arrived => age_min + extra_wait,
         // The stamp is in the future, because the clock of the writer is ahead. So the age is
         // unknown, and this process does not wait.
         None => Duration::ZERO,
@@ -66,6 +81,11 @@ mod tests {
         Stamp::at_ms(1_000_000 + ms)
     }
 
+    /// A poll that took no time.
+    fn poll_at(ms: u64) -> PollSpan {
+        PollSpan { began: at(ms), arrived: at(ms) }
+    }
+
     #[test]
     fn the_owner_of_the_slice_comes_first_and_the_others_in_order() {
         let message = WorkStamps {
@@ -74,7 +94,7 @@ mod tests {
             was_locked: false,
             is_left_to_owner: false,
         };
-        let wait = |rank, now| takeover_wait(rank, message, at(now), Duration::ZERO).as_millis();
+        let wait = |rank, now| takeover_wait(rank, message, poll_at(now), Duration::ZERO).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
         assert_eq!((wait(Rank::Behind(1), 0), wait(Rank::Behind(1), 1000)), (1000, 0));
@@ -90,14 +110,32 @@ mod tests {
             was_locked: false,
             is_left_to_owner: false,
         };
-        assert_eq!(takeover_wait(Rank::Owner, timer, at(5100), Duration::ZERO), Duration::from_millis(150));
+        assert_eq!(
+            takeover_wait(Rank::Owner, timer, poll_at(5100), Duration::ZERO),
+            Duration::from_millis(150)
+        );
         let future_work = WorkStamps {
             enqueued_at: at(700),
             visible_at: at(0),
             was_locked: false,
             is_left_to_owner: false,
         };
-        assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100), Duration::ZERO), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Behind(1), future_work, poll_at(100), Duration::ZERO), Duration::ZERO);
+    }
+
+    /// Under throttling, a poll may take longer than the minimum age of the work that it finds. The creator
+    /// of such work is about to take it.
+    #[test]
+    fn work_that_came_while_a_slow_poll_was_under_way_is_not_taken_at_once() {
+        let message = WorkStamps {
+            enqueued_at: at(700),
+            visible_at: at(700).visible_at_once(),
+            was_locked: false,
+            is_left_to_owner: false,
+        };
+        let slow = PollSpan { began: at(0), arrived: at(1000) };
+        let wait = |rank| takeover_wait(rank, message, slow, Duration::from_millis(500)).as_millis();
+        assert_eq!((wait(Rank::Owner), wait(Rank::Behind(1)), wait(Rank::Alone)), (750, 1500, 0));
     }
 
     #[test]
@@ -108,9 +146,9 @@ mod tests {
             was_locked: true,
             is_left_to_owner: false,
         };
-        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), Duration::ZERO), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Owner, expired, poll_at(2000), Duration::ZERO), Duration::ZERO);
         assert_eq!(
-            takeover_wait(Rank::Behind(1), expired, at(2100), Duration::ZERO),
+            takeover_wait(Rank::Behind(1), expired, poll_at(2100), Duration::ZERO),
             Duration::from_millis(150)
         );
     }
@@ -124,7 +162,7 @@ mod tests {
             is_left_to_owner: false,
         };
         let extra_wait = Duration::from_secs(2);
-        let wait = |rank, now| takeover_wait(rank, message, at(now), extra_wait).as_millis();
+        let wait = |rank, now| takeover_wait(rank, message, poll_at(now), extra_wait).as_millis();
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 2250)), (2250, 0));
         assert_eq!(wait(Rank::Behind(1), 1000), 2000);
         assert_eq!(wait(Rank::Alone, 0), 0);
@@ -134,6 +172,6 @@ mod tests {
             was_locked: true,
             is_left_to_owner: false,
         };
-        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), extra_wait), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Owner, expired, poll_at(2000), extra_wait), Duration::ZERO);
     }
 }

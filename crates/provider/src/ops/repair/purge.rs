@@ -57,20 +57,12 @@ pub(crate) struct DocumentHead {
     /// If this is the start of a child: its parent.
     #[serde(rename = "startParent", default)]
     start_parent: Option<String>,
-    /// The incarnation of that parent, if the start names it.
-    #[serde(rename = "parentInc", default)]
-    parent_incarnation: Option<String>,
 }
 
 impl DocumentHead {
     /// Whether this is the message that starts a child.
     pub(crate) fn is_start_of_child(&self) -> bool {
         self.start_parent.is_some()
-    }
-
-    /// The parent that sent this start of a child, and its incarnation, if both are known.
-    pub(crate) fn parent(&self) -> Option<(&str, &str)> {
-        self.start_parent.as_deref().zip(self.parent_incarnation.as_deref())
     }
 
     /// The parts of the document's text; `None` if the text is inline.
@@ -81,12 +73,13 @@ impl DocumentHead {
 
 /// The heads of all documents of an instance, except its state.
 pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
-    let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging, c.startParent, \
-                c.parentInc FROM c WHERE c.id != 'i'";
+    let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging, c.startParent \
+                FROM c WHERE c.id != 'i'";
     store.rows(Query::new(text).in_partition(instance)).await
 }
 
-/// Purges an instance whose deletion is committed. A new incarnation cannot start before the
+/// Purges an instance whose deletion is committed. If it is deleted together with other instances, their
+/// tombstones are written already (see `delete::purge_found`). A new incarnation cannot start before the
 /// purge is done, but messages to the new incarnation may arrive. So a message or an activity
 /// is deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
 /// Other parts whose id begins with `p:` stay, because they may belong to a message to the

@@ -27,6 +27,7 @@ use crate::documents::{self, DocumentType, State};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
+use crate::ops::failure_notice::{clear_failed_rounds, record_failed_round};
 use crate::ops::heartbeat;
 use crate::ops::orchestration::deliver::Delivery;
 use crate::ops::orchestration::unpack;
@@ -90,7 +91,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
-        if core.store.check().is_err() {
+        if core.store.check_recently().await.is_err() {
             continue;
         }
         if core.repair_signal.take_unfinished_work() {
@@ -235,8 +236,13 @@ impl PartitionState {
 
     /// Runs a round, and decides how many intervals are skipped after it.
     async fn run_round(&mut self, core: &Core, range: FeedRange, oldest_outbox: &OldestOutbox) {
+        let partition = range.first_key().to_owned();
         let round = run_round(core, range, &mut self.pass, oldest_outbox);
         let round = core.metrics.count("reconcile", round).await;
+        match &round {
+            Ok(()) => clear_failed_rounds(core, &partition),
+            Err(failure) => record_failed_round(core, &partition, failure),
+        }
         let is_pass_over = round.is_ok() && self.pass.from == Stamp(0);
         if is_pass_over {
             oldest_outbox.set(self.pass.oldest_outbox);
@@ -276,7 +282,7 @@ struct Pass {
     read_count: usize,
     /// The number of documents that were handled without a failure.
     handled_count: usize,
-    /// The number of documents that only a later version can finish.
+    /// The number of documents that only a later version can finish, or their deletion.
     left_count: usize,
     /// The creation time of the oldest outbox that this pass has read.
     oldest_outbox: Option<Stamp>,
@@ -340,8 +346,8 @@ async fn run_round(
     }
 }
 
-/// Finishes documents one after the other. Returns how many did not fail, and how many were
-/// left to a later version.
+/// Finishes documents one after the other. Returns how many were finished, and how many were left to a
+/// later version or to their deletion.
 async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
     let (mut handled_count, mut left_count) = (0, 0);
     let (mut delivery, begun) = (Delivery::of_reconciler(), Instant::now());
@@ -357,7 +363,8 @@ async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
             continue;
         }
         match finish_document(core, row, &mut delivery).await {
-            Ok(()) => handled_count += 1,
+            Ok(Finished::Yes) => handled_count += 1,
+            Ok(Finished::Left) => left_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
     }
@@ -384,20 +391,35 @@ fn made_at(row: &Value) -> Stamp {
     Stamp(row["madeAt"].as_u64().unwrap_or_default())
 }
 
+/// Whether a document was finished.
+enum Finished {
+    Yes,
+    /// The document is the tombstone of one of several instances that are deleted together. The
+    /// coordinator of that deletion is a document that the reconciler finishes, too.
+    Left,
+}
+
 /// Finishes one document. Does nothing with a document of an unknown type.
-async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Result<(), Failure> {
+async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Result<Finished, Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
-    let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
-    match document_type {
+    let Some(document_type) = DocumentType::of(&row) else { return Ok(Finished::Yes) };
+    let finished = match document_type {
         Outbox => delivery.deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
         Bundle => unpack::run(core, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
-        Deleted => purge::run(core, &decode_row::<State>(row)?).await.map(drop),
+        Deleted => {
+            let tombstone = decode_row::<State>(row)?;
+            if delete::is_in_deletion(&core.store, &tombstone.value).await? {
+                return Ok(Finished::Left);
+            }
+            purge::run(core, &tombstone).await.map(drop)
+        }
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // The query leaves out staged documents. The other types have no `madeAt`.
         Execution | Message | Activity | Cancelled | Staged | Part | StagingGuard | Session | Heartbeat
         | Roster | Unreadable => Ok(()),
-    }
+    };
+    finished.map(|()| Finished::Yes)
 }

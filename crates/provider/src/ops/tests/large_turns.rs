@@ -15,7 +15,7 @@ use crate::documents::{STATE_ID, State};
 use crate::ops::orchestration::leftovers;
 
 /// Schedules and completes `count` activities of the instance `fan`.
-async fn complete_activities(provider: &CosmosDBProvider, count: u64) {
+pub(super) async fn complete_activities(provider: &CosmosDBProvider, count: u64) {
     provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
     let activities = (1..=count).map(|id| activity_item("fan", id, String::new())).collect();

@@ -5,11 +5,14 @@ use duroxide::providers::SessionFetchConfig;
 use perihelion_client::{Patch, Query};
 use serde_json::{Value, json};
 
+use super::large_turns::complete_activities;
 use super::*;
 use crate::documents::Message;
 use crate::documents::heartbeat::Roles;
 use crate::plan::message_document;
+use crate::store::layout_version::ContainerVersion;
 use crate::sync::lock;
+use crate::timing::{LAYOUT_KNOWN_FOR, NEW_FORMS_AFTER};
 
 /// A work item of a variant that this version does not have.
 const NEWER_ITEM: &str = r#"{"PauseInstance":{"instance":"a","until_ms":1}}"#;
@@ -294,6 +297,96 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
         fetch().await.unwrap();
     }
     assert_eq!(stored_version(&provider).await, Some(3));
+}
+
+/// A provider that plays layout version 2.
+async fn open_old(world: &World) -> Result<CosmosDBProvider, duroxide::providers::ProviderError> {
+    let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+    CosmosDBProvider::builder().with_client(client).with_layout_version(2).open().await
+}
+
+/// Story of a bug: an old process had opened the container and had not fetched yet, so it had no heartbeat. A
+/// new process raised the version and wrote the new form of a state at once. The old process then took that
+/// instance and would have counted the listed completions twice.
+#[tokio::test(start_paused = true)]
+async fn new_forms_are_written_two_minutes_after_the_version_is_raised() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    assert_eq!(stored_version(&old).await, Some(2));
+    let provider = world.provider().await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while stored_version(&provider).await != Some(3) {
+        assert!(tokio::time::Instant::now() < deadline, "the version is not raised");
+        provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None).await.unwrap();
+    }
+    complete_activities(&provider, 100).await;
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 64, "the old process may still take work");
+    provider.abandon_orchestration_item(&token, None, true).await.unwrap();
+    tokio::time::sleep(NEW_FORMS_AFTER).await;
+    assert_eq!(fetch_instance(&provider).await.1.len(), 100);
+    let later = world.provider().await;
+    let (version, now_ms) = (&later.core.store.layout_version, later.core.clock.now_ms());
+    assert!(version.may_write_forms_of(3, now_ms), "a process that opens the container later need not wait");
+}
+
+/// The other half of the rule: no live process names the new version in a heartbeat.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_fetched_nothing_for_long_reads_the_version_before_it_takes_work() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    old.core.store.container.upsert(0_u64, &newer).await.unwrap();
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    let error = old.fetch_orchestration_item(LOCK, NO_WAIT, None).await.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_cannot_read_the_layout_version_takes_work_all_the_same() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
+    let fetched = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
+    assert!(fetched.is_some());
+}
+
+/// A container exists for a moment before its layout document does.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_opens_a_container_before_its_layout_document_exists_looks_again() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let container = &provider.core.store.container;
+    container.delete(0_u64, "layout").await.unwrap();
+    let create = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let document =
+            json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3, "first": true });
+        container.create(0_u64, &document).await.unwrap();
+    };
+    let (opened, ()) = tokio::join!(open_old(&world), create);
+    assert!(opened.unwrap_err().message.contains("layout version 3"));
+}
+
+/// Two processes create a container at the same time, and the other one writes its version first.
+#[tokio::test]
+async fn a_process_that_creates_a_container_together_with_another_keeps_the_version_of_the_other() {
+    let world = World::open().await;
+    let create = async |readable| {
+        let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+        let container = client.database("duroxide").container("duroxide");
+        ContainerVersion::create(&container, readable, tokio::time::Instant::now()).await
+    };
+    let old = open_old(&world).await.unwrap();
+    assert_eq!(create(3).await.unwrap().get(), 2, "the old process may live");
+    assert_eq!(stored_version(&old).await, Some(2));
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    old.core.store.container.upsert(0_u64, &newer).await.unwrap();
+    let refusal = create(2).await.expect_err("a refusal");
+    assert!(refusal.summary().contains("layout version 3"), "{refusal:?}");
 }
 
 /// The layout version was raised while this process was stopped for a minute and did not count as

@@ -54,8 +54,9 @@ pub(crate) struct ActivityHints {
     /// The key of each activity, by instance and id.
     keys: HashMap<(String, String), Key>,
     /// The owner of each session that a worker of this process could not claim, and the end of the
-    /// owner's lock. An empty owner says that the claim failed for another reason, mostly because the
-    /// partition did not answer. Then the session is left out until the given time.
+    /// owner's lock. An empty owner says that the session has no known owner and is left out until the
+    /// given time: mostly because its partition did not answer, or because this process has given the
+    /// session up.
     session_owners: HashMap<String, (String, Stamp)>,
     /// Waiting workers, by number.
     waiting: BTreeMap<u64, WaitingWorker>,
@@ -376,6 +377,11 @@ impl ActivityHints {
         !self.ready.is_empty()
     }
 
+    /// Whether there is an activity of this session that is locked for a worker.
+    pub(crate) fn has_ready_in_session(&self, session: &str) -> bool {
+        self.ready.iter().any(|ready| ready.activity.session_id.as_deref() == Some(session))
+    }
+
     /// Takes the next visible activity that this worker may run. If the attempt to lock the activity
     /// fails and the caller does not offer it again, a poll finds the activity.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
@@ -391,7 +397,8 @@ impl ActivityHints {
         self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
     }
 
-    /// Forgets the sessions without a known owner, whose partition did not answer.
+    /// Forgets the sessions without a known owner: most of them were left out because their partition did
+    /// not answer.
     pub(crate) fn forget_unavailable_sessions(&mut self) {
         self.session_owners.retain(|_, (owner, _)| !owner.is_empty());
     }

@@ -217,6 +217,34 @@ async fn a_started_instance_that_has_not_run_is_listed_as_pending_and_can_be_del
     }
 }
 
+/// An instance was started twice, and its two starts are on two pages. One of them is so large that its
+/// text is stored in parts, as that of a large event before them.
+#[tokio::test]
+async fn a_pending_instance_with_two_starts_is_listed_and_counted_once() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await.unwrap();
+    let large = "x".repeat(2_000_000);
+    let (instance, name) = ("twice".to_owned(), "paid".to_owned());
+    let event = WorkItem::ExternalRaised { instance, name, data: large.clone() };
+    provider.enqueue_for_orchestrator(event, None).await.unwrap();
+    for input in [String::new(), large] {
+        let mut start = start("twice", None);
+        let WorkItem::StartOrchestration { input: start_input, .. } = &mut start else { panic!("{start:?}") };
+        *start_input = input;
+        provider.enqueue_for_orchestrator(start, None).await.unwrap();
+    }
+    provider.enqueue_for_orchestrator(start("once", None), None).await.unwrap();
+    for order in [ListOrder::Stored, ListOrder::RecentFirst] {
+        let options = ListOptions::new().with_order(order);
+        for size in [1, 2, 10] {
+            let mut listed = ids(&provider, &options, size).await;
+            listed.sort();
+            assert_eq!(listed, ["once", "twice"], "{order:?} {size}");
+        }
+    }
+    assert_eq!(provider.count(&ListOptions::new()).await.unwrap().total(), 2);
+}
+
 #[tokio::test]
 async fn a_pending_child_is_deleted_with_its_root_only() {
     let (_server, provider) = world(1).await;

@@ -46,24 +46,32 @@ impl ActivityLog {
 
     /// Waits until an activity begins. Returns the child that runs it.
     pub(super) async fn wait_for_start(&self, run: &str) -> usize {
+        self.wait_for(run, |_, (_, of)| of == run).await
+    }
+
+    /// Waits until another child than this one begins its next activity.
+    pub(super) async fn wait_for_next_start_except(&self, child: usize) {
+        let known = self.runs().len();
+        self.wait_for("another activity", |index, (of, _)| index >= known && *of != child).await;
+    }
+
+    /// Waits for the first start that is wanted, and returns its child. Starts are numbered.
+    async fn wait_for(&self, what: &str, is_wanted: impl Fn(usize, &(usize, String)) -> bool) -> usize {
         let started = async {
             loop {
                 let changed = self.0.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if let Some((child, _)) = self.runs().into_iter().find(|(_, begun)| begun == run) {
+                let found = self.runs().into_iter().enumerate().find(|(index, run)| is_wanted(*index, run));
+                if let Some((_, (child, _))) = found {
                     return child;
                 }
                 changed.await;
             }
         };
-        tokio::time::timeout(PROGRESS_TIMEOUT, started).await.unwrap_or_else(|_| panic!("{run} never began"))
+        tokio::time::timeout(PROGRESS_TIMEOUT, started).await.unwrap_or_else(|_| panic!("{what} never began"))
     }
 }
-
-/// The number of requests in a row from the end of a lock to a completion. A busy
-/// machine may delay each of them as long as it delayed a request of the parent.
-const REQUESTS_IN_A_ROW: u32 = 6;
 
 /// When each job was started.
 pub(super) type Started = BTreeMap<String, Instant>;
@@ -103,11 +111,6 @@ impl Watch {
             self.last_completion = Some(now);
         }
         self.completed_at.len() - before
-    }
-
-    /// The time that a busy machine may add to every limit.
-    pub(super) fn allowance(&self) -> Duration {
-        self.stall * REQUESTS_IN_A_ROW
     }
 
     /// The number of completed jobs.

@@ -2,6 +2,9 @@
 
 use super::ellipsoid;
 use super::geometry::{Geometry, Kind, Polygon, Position, doubled_area};
+use crate::error::Evaluated;
+
+type Edge = (Position, Position);
 
 /// The shortest distance; 0 when the geometries meet.
 pub(super) fn distance(a: &Geometry, b: &Geometry, kind: Kind) -> f64 {
@@ -37,7 +40,7 @@ fn between(a: Position, b: Position, kind: Kind) -> f64 {
 
 /// The position on an edge that is nearest to a point. A degree of longitude is as long as a
 /// degree of latitude times the cosine of the latitude.
-fn nearest(point: Position, (start, end): (Position, Position), kind: Kind) -> Position {
+fn nearest(point: Position, (start, end): Edge, kind: Kind) -> Position {
     let scale = if kind == Kind::Geographic { point.1.to_radians().cos() } else { 1.0 };
     let (dx, dy) = ((end.0 - start.0) * scale, end.1 - start.1);
     let length_squared = dx * dx + dy * dy;
@@ -70,27 +73,59 @@ fn starts_inside(a: &Geometry, b: &Geometry) -> bool {
     firsts.iter().any(|point| polygons.iter().any(|polygon| polygon.contains(*point)))
 }
 
-/// Whether the first geometry lies in the second one.
-pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
+/// Whether the first geometry lies in the second one. `spend` charges for steps, beyond comparing
+/// each edge of `a` with each edge of `b`.
+pub(super) fn within(
+    a: &Geometry,
+    b: &Geometry,
+    mut spend: impl FnMut(u64) -> Evaluated<()>,
+) -> Evaluated<bool> {
     let edges = a.edges();
     match b {
         Geometry::Polygons(polygons) => {
-            let inside = |point: Position| polygons.iter().any(|polygon| polygon.contains(point));
             let outline = b.edges();
-            let crosses =
-                |edge: &(Position, Position)| outline.iter().any(|other| edges_cross(*edge, *other));
+            let crosses = |edge: &Edge| outline.iter().any(|other| edges_cross(*edge, *other));
             // The last condition refuses an `a` that encloses a hole of `b`. The edges of such an `a` begin
             // and end inside `b`, and cross no edge of `b`.
-            edges.iter().all(|edge| inside(edge.0) && inside(edge.1))
-                && !edges.iter().any(crosses)
-                && !outline.iter().any(|edge| encloses(a, edge.0))
+            if edges.iter().any(crosses) || outline.iter().any(|edge| encloses(a, edge.0)) {
+                return Ok(false);
+            }
+            for edge in &edges {
+                let cuts = cuts_of(*edge, &outline);
+                spend(((cuts.len() - 1) * outline.len()) as u64)?;
+                if !cuts.windows(2).all(|piece| is_piece_inside((piece[0], piece[1]), polygons, &outline)) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         }
         Geometry::Point(_) | Geometry::Line(_) => {
             let outline = b.edges();
             let on = |point: Position| outline.iter().any(|edge| edges_meet((point, point), *edge));
-            edges.iter().all(|edge| on(edge.0) && on(edge.1))
+            Ok(edges.iter().all(|edge| on(edge.0) && on(edge.1)))
         }
     }
+}
+
+/// The ends of an edge, and between them the corners of the outline that lie on the edge, in their
+/// order along it. An edge can leave a polygon at such a corner without crossing the outline.
+fn cuts_of(edge: Edge, outline: &[Edge]) -> Vec<Position> {
+    let (start, end) = edge;
+    let corners = outline.iter().map(|other| other.0).filter(|corner| edge_has(edge, *corner));
+    let mut cuts: Vec<Position> = corners.chain([start, end]).collect();
+    let along =
+        |point: &Position| (point.0 - start.0) * (end.0 - start.0) + (point.1 - start.1) * (end.1 - start.1);
+    cuts.sort_by(|p, q| along(p).total_cmp(&along(q)));
+    cuts
+}
+
+/// Whether a piece of an edge lies in the polygons. The piece has no corner of the outline between its
+/// ends and does not cross the outline, so its middle decides, unless it is a part of the outline.
+fn is_piece_inside(piece: Edge, polygons: &[Polygon], outline: &[Edge]) -> bool {
+    let (start, end) = piece;
+    let middle = (start.0 + (end.0 - start.0) / 2.0, start.1 + (end.1 - start.1) / 2.0);
+    outline.iter().any(|edge| edge_has(*edge, start) && edge_has(*edge, end))
+        || polygons.iter().any(|polygon| polygon.contains(middle))
 }
 
 /// Whether a position is inside a polygon of the geometry, and not on its outline.
@@ -136,18 +171,24 @@ fn side(a: Position, b: Position, point: Position) -> f64 {
 }
 
 /// Whether two edges cross at a position that is an end of neither.
-fn edges_cross((a, b): (Position, Position), (c, d): (Position, Position)) -> bool {
+fn edges_cross((a, b): Edge, (c, d): Edge) -> bool {
     side(a, b, c) * side(a, b, d) < 0.0 && side(c, d, a) * side(c, d, b) < 0.0
 }
 
 /// Whether two edges cross or touch.
-fn edges_meet((a, b): (Position, Position), (c, d): (Position, Position)) -> bool {
-    let spans = |start: Position, end: Position, point: Position| {
-        side(start, end, point) == 0.0
-            && (start.0.min(end.0)..=start.0.max(end.0)).contains(&point.0)
-            && (start.1.min(end.1)..=start.1.max(end.1)).contains(&point.1)
-    };
-    edges_cross((a, b), (c, d)) || spans(a, b, c) || spans(a, b, d) || spans(c, d, a) || spans(c, d, b)
+fn edges_meet((a, b): Edge, (c, d): Edge) -> bool {
+    edges_cross((a, b), (c, d))
+        || edge_has((a, b), c)
+        || edge_has((a, b), d)
+        || edge_has((c, d), a)
+        || edge_has((c, d), b)
+}
+
+/// Whether a position lies on an edge, its ends included.
+fn edge_has((start, end): Edge, point: Position) -> bool {
+    side(start, end, point) == 0.0
+        && (start.0.min(end.0)..=start.0.max(end.0)).contains(&point.0)
+        && (start.1.min(end.1)..=start.1.max(end.1)).contains(&point.1)
 }
 
 /// The area of the polygons without their holes; 0 for points and lines.

@@ -106,7 +106,7 @@ async fn read_all(
             if !has_begun && !heads.iter().any(DocumentHead::is_start_of_child) {
                 return Ok(None);
             }
-            let tombstone = tombstone_of(&core.clock, instance, state, &heads, None);
+            let tombstone = tombstone_of(core, instance, state, &heads, None);
             let counts = count_deleted(state, &heads);
             to_delete.push(InstanceToDelete { before, tombstone, counts });
         }

@@ -3,7 +3,21 @@
 //! First, each instance is marked: the id of the deletion is written into its state, under
 //! the state's etag. No turn of a marked instance can commit. The deletion takes effect
 //! when the stage of the coordinator becomes `Committed`. After that, any process that finds
-//! the coordinator or a mark finishes the deletion.
+//! the coordinator, a mark or a tombstone finishes the deletion: it writes the tombstones of all
+//! instances, then purges all instances, then deletes the coordinator.
+//!
+//! Invariant: no instance is purged before all have their tombstones. An instance can be created again
+//! only after its purge. So while an instance still has its mark, no instance of the set exists again,
+//! and all messages in its queue are for the deleted instance: no start of a parent that was created
+//! again is among them, and no event or cancellation for a child of such a parent. A caller that sends
+//! a start before the tombstone is written sends it to the old instance, as if it came before the
+//! deletion. So the deletion succeeds only when all tombstones are written. If that takes too long, the
+//! caller gets a failure that says so. (Processes of earlier versions purge each instance at once, so this
+//! does not hold while some of them run.)
+//!
+//! Invariant: while the coordinator exists, the purges of its instances may be under way. When it is
+//! deleted, all of them are done. A tombstone whose coordinator is gone was left by an earlier version of
+//! this provider.
 //!
 //! The process that began a deletion aborts it if a mark or a check fails. Any process aborts
 //! a deletion that is not committed and has recorded no progress for `deletion_timeout`. To abort a
@@ -11,7 +25,7 @@
 //! coordinator of a mark no longer exists, any process that finds the mark clears it, but only when
 //! the deletion began more than `deletion_timeout` ago.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
@@ -28,7 +42,7 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, DocumentType, State, UnknownMembers, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::repair::purge;
+use crate::ops::repair::purge::{self, PurgeEnd};
 use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 use crate::store::{
@@ -38,12 +52,18 @@ use crate::store::{
 /// How many instances are checked for children before the progress is recorded.
 const CHECKED_AT_ONCE: usize = 256;
 
+/// The most tombstones that a deletion keeps in memory until their purges. It reads the others again. A
+/// tombstone has up to some hundred KB.
+const TOMBSTONES_KEPT_MAX: usize = 256;
+
 /// The partition key of all coordinators.
 const COORDINATORS_KEY: u64 = 1;
 
-/// Marks all instances, checks for children again, commits the deletion, and writes the
-/// tombstones. After the commit, a failure is only logged: the reconciler finishes the
-/// deletion, and `result` does not count what the reconciler deletes.
+/// Marks all instances, checks for children again, commits the deletion, writes the tombstones, and
+/// purges the instances. If the tombstones cannot be written for [`RETRY_FOR`], that is a failure
+/// although the deletion is committed: the names are not free yet. If a purge fails, that is only
+/// logged. In both cases the reconciler finishes the deletion, and `result` does not count what the
+/// reconciler deletes.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -80,9 +100,20 @@ pub(super) async fn delete(
             false => Err(aborted_by_other(&deletion)),
         };
     }
-    if let Err(failure) = roll_forward(core, &deletion, result).await {
-        tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
-        core.repair_signal.record_unfinished_work();
+    let tombstones = match write_tombstones(core, &deletion, RETRY_FOR, result).await {
+        Ok(tombstones) => tombstones,
+        Err(failure) => {
+            core.repair_signal.record_unfinished_work();
+            return Err(unfinished(&deletion, &failure));
+        }
+    };
+    match purge_all(core, &deletion, tombstones).await {
+        Ok(PurgeEnd::Done) => {}
+        Ok(PurgeEnd::TakenOver) => core.repair_signal.record_unfinished_work(),
+        Err(failure) => {
+            tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
+            core.repair_signal.record_unfinished_work();
+        }
     }
     Ok(())
 }
@@ -176,6 +207,16 @@ fn aborted_by_other(deletion: &Deletion) -> Failure {
     ))
 }
 
+/// The failure of a deletion that is committed, and that a reconciler has to finish.
+fn unfinished(deletion: &Deletion, failure: &Failure) -> Failure {
+    Failure::Contended(format!(
+        "the deletion of {} instances is committed, but some of them could not be removed yet: {}. The \
+         reconciler removes them. Until then do not use their names again: a start would be lost",
+        deletion.instances.len(),
+        failure.summary()
+    ))
+}
+
 /// Writes the mark into the state of an instance. If there is no state document, creates a
 /// blank state with the mark. Fails if another deletion has marked the instance.
 async fn mark_instance(
@@ -190,7 +231,7 @@ async fn mark_instance(
         let found = core.store.state(instance).await?;
         check_status(found.as_ref(), instance, force)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            purge::run(core, tombstone).await?;
+            Box::pin(purge_found(core, tombstone)).await?;
             continue;
         }
         let (mut next, etag) = match found {
@@ -288,7 +329,7 @@ pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str)
 pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
-        DeletionStage::Committed => roll_forward(core, &deletion, &mut Default::default()).await,
+        DeletionStage::Committed => roll_forward(core, &deletion).await.map(drop),
         DeletionStage::Aborted => abort(&core.store, deletion, &etag).await,
         DeletionStage::Prepared if is_timed_out(&core.clock, &core.options, deletion.made_at) => {
             abort(&core.store, deletion, &etag).await
@@ -310,29 +351,117 @@ fn is_timed_out(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool 
     age > options.deletion_timeout
 }
 
-/// Finishes a committed deletion, and adds its counts to `result`. The coordinator is deleted
-/// last, because purges read it.
-async fn roll_forward(
+/// Finishes a committed deletion that its process may have left.
+async fn roll_forward(core: &Core, deletion: &Deletion) -> Result<PurgeEnd, Failure> {
+    let mut counts = DeleteInstanceResult::default();
+    let tombstones = write_tombstones(core, deletion, Duration::ZERO, &mut counts).await?;
+    purge_all(core, deletion, tombstones).await
+}
+
+/// The tombstones of a deletion, by instance.
+type Tombstones = HashMap<String, Versioned<State>>;
+
+/// Writes the tombstones of all instances of a committed deletion, and adds their counts to `result`.
+/// Each tombstone is tried again for `retry_for` after transient failures. Returns at most
+/// [`TOMBSTONES_KEPT_MAX`] tombstones whose purge is not done.
+async fn write_tombstones(
     core: &Core,
     deletion: &Deletion,
+    retry_for: Duration,
     result: &mut DeleteInstanceResult,
-) -> Result<(), Failure> {
+) -> Result<Tombstones, Failure> {
+    let mut kept = Tombstones::new();
     for group in deletion.instances.chunks(PARALLEL_MAX) {
+        let until = Instant::now() + retry_for;
         let mut tombstones = Vec::with_capacity(group.len());
         for instance in group {
-            tombstones.push(async move {
-                let mut counts = DeleteInstanceResult::default();
-                let written = write_tombstone(core, instance, Some(deletion), Force::All, &mut counts).await;
-                (written, counts)
-            });
+            let write = move || write_tombstone(core, instance, Some(deletion), Force::All);
+            tombstones.push(retry_until(until, write));
         }
         // A failure does not stop the other tombstones of the group. The reconciler repeats the
         // whole deletion later.
-        let written = join_all(tombstones).await;
-        written.iter().for_each(|(_, counts)| add_counts(result, counts));
-        written.into_iter().map(|(written, _)| written).collect::<Result<Vec<()>, Failure>>()?;
+        let mut first_failure = None;
+        for (instance, written) in group.iter().zip(join_all(tombstones).await) {
+            match written {
+                Ok((tombstone, counts)) => {
+                    add_counts(result, &counts);
+                    let tombstone = tombstone.filter(|_| kept.len() < TOMBSTONES_KEPT_MAX);
+                    kept.extend(tombstone.map(|tombstone| (instance.clone(), tombstone)));
+                }
+                Err(failure) => drop(first_failure.get_or_insert(failure)),
+            }
+        }
+        if let Some(failure) = first_failure {
+            return Err(failure);
+        }
     }
-    delete_coordinator(&core.store, deletion).await
+    Ok(kept)
+}
+
+/// Purges all instances of a deletion, then deletes its coordinator. All tombstones are written, and
+/// `known` has some of them. The coordinator is deleted last, because purges read it. If another process
+/// is purging an instance, the coordinator stays, and the next call deletes it.
+async fn purge_all(core: &Core, deletion: &Deletion, mut known: Tombstones) -> Result<PurgeEnd, Failure> {
+    let mut is_done = true;
+    for group in deletion.instances.chunks(PARALLEL_MAX) {
+        let mut purges = Vec::with_capacity(group.len());
+        for instance in group {
+            purges.push(purge_member(core, deletion, instance, known.remove(instance)));
+        }
+        // A failure does not stop the other purges of the group.
+        let ends = join_all(purges).await.into_iter().collect::<Result<Vec<PurgeEnd>, Failure>>()?;
+        is_done &= ends.iter().all(|end| *end == PurgeEnd::Done);
+    }
+    if !is_done {
+        return Ok(PurgeEnd::TakenOver);
+    }
+    delete_coordinator(&core.store, deletion).await.map(|()| PurgeEnd::Done)
+}
+
+/// Purges an instance of a deletion, unless that is done. The instance may be deleted again by now. Then
+/// its tombstone is left to the later deletion.
+async fn purge_member(
+    core: &Core,
+    deletion: &Deletion,
+    instance: &str,
+    known: Option<Versioned<State>>,
+) -> Result<PurgeEnd, Failure> {
+    let is_ours = |found: &Versioned<State>| {
+        found.value.purge.is_some() && found.value.deletion.as_ref() == Some(&deletion.id)
+    };
+    let unpurged = || async { Ok::<_, Failure>(core.store.state(instance).await?.filter(is_ours)) };
+    let tombstone = match known.filter(is_ours) {
+        Some(tombstone) => Some(tombstone),
+        None => unpurged().await?,
+    };
+    let Some(tombstone) = tombstone else { return Ok(PurgeEnd::Done) };
+    match purge::run(core, &tombstone).await? {
+        // The other process has perhaps finished the purge.
+        PurgeEnd::TakenOver if unpurged().await?.is_none() => Ok(PurgeEnd::Done),
+        end => Ok(end),
+    }
+}
+
+/// Purges a deleted instance whose tombstone a process has found. If the instance is deleted together
+/// with others, the whole deletion is finished: this instance must not be purged before all of them have
+/// their tombstones. If its coordinator is not found, and the deletion began less than
+/// `deletion_timeout` ago, nothing is done: a replica may be late.
+pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
+    let Some(deletion_id) = &tombstone.value.deletion else { return purge::run(core, tombstone).await };
+    match read_coordinator(&core.store, deletion_id).await? {
+        Some(found) => Box::pin(roll_forward(core, &found.value)).await,
+        None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
+            purge::run(core, tombstone).await
+        }
+        None => Ok(PurgeEnd::TakenOver),
+    }
+}
+
+/// Whether a deleted instance belongs to a deletion of several instances that is not finished. The
+/// reconciler finishes it when it comes to the coordinator.
+pub(crate) async fn is_in_deletion(store: &Store, tombstone: &State) -> Result<bool, Failure> {
+    let Some(deletion_id) = &tombstone.deletion else { return Ok(false) };
+    Ok(read_coordinator(store, deletion_id).await?.is_some())
 }
 
 async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {

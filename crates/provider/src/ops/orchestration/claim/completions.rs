@@ -53,8 +53,9 @@ pub(super) async fn add_further(
     let Some(state) = read.state.as_ref().map(|state| &state.value) else { return Ok(()) };
     let is_full = read.has_more_messages && read.messages.len() == MESSAGES_MAX;
     let are_completions = || read.messages.iter().all(|(message, item)| is_completion(state, message, item));
+    let may_list = || store.layout_version.may_write_forms_of(VERSION_MIN, now.ms());
     let room = FURTHER_MAX.saturating_sub(state.undeleted.len());
-    if !is_full || room == 0 || store.layout_version.get() < VERSION_MIN || !are_completions() {
+    if !is_full || room == 0 || !may_list() || !are_completions() {
         return Ok(());
     }
     let Some(from) = read.messages.iter().map(|(message, _)| message.enqueued_at).max() else {
