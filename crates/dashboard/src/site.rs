@@ -34,7 +34,9 @@ const LOGIN_BYTES_MAX: usize = 4 * 1024;
 const PATH_CHARS_MAX: usize = 80;
 
 /// How long a page, or a form that only reads, may take. A filter that matches little makes the
-/// account read all workflows. The error about an unreachable account comes earlier, after 20 seconds.
+/// account read all workflows. If no connection to the account can be opened, the driver's own error
+/// comes earlier, after about 22 seconds: it makes four attempts, each with a connect timeout of 5
+/// seconds, and pauses between them.
 const READ_TIME_MAX: Duration = Duration::from_secs(25);
 
 /// Answers a request.

@@ -152,7 +152,7 @@ impl Store {
 
     /// [`Store::check`] for a process that is about to take work: its knowledge of the layout version must
     /// be recent, see `layout_version`.
-    pub(crate) async fn check_recently(&self) -> Result<(), Failure> {
+    pub(crate) async fn check_may_take_work(&self) -> Result<(), Failure> {
         self.layout_version.refresh_if_old(&self.container).await;
         self.check()
     }

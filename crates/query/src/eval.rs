@@ -246,11 +246,11 @@ fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>, budget: &Budget) -> Trut
 fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
-        InList::Sorted { values, collection_steps } => {
+        InList::Sorted { values, array_or_object_steps_max } => {
             // A comparison with a primitive takes at most a walk through the compared value. A comparison
             // of two arrays or objects may walk through both, because it sorts the members of objects.
             let list_steps = match &*value {
-                Value::Array(_) | Value::Object(_) => collection_steps.unwrap_or(0),
+                Value::Array(_) | Value::Object(_) => array_or_object_steps_max.unwrap_or(0),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
             };
             let steps = walk_steps(&value).saturating_add(list_steps);

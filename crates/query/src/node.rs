@@ -86,7 +86,7 @@ pub(crate) enum InList {
         values: Vec<Value>,
         /// The most steps of a walk through an array or an object of the list; `None` if it has
         /// neither.
-        collection_steps: Option<u64>,
+        array_or_object_steps_max: Option<u64>,
     },
     Nodes(Vec<Node>),
 }

@@ -118,9 +118,15 @@ fn client_count(processes: u32) -> u32 {
     processes.div_ceil(8)
 }
 
-/// Measures a window of this length. After it, calls `at_end` and waits until the starts of
-/// the window are picked up; the load goes on meanwhile.
-fn measure(world: &mut World, traffic: &Traffic, length: Duration, at_end: impl FnOnce()) -> Window {
+/// Measures a window of this length. After it, waits until the starts of the window are picked up;
+/// the load goes on meanwhile.
+fn measure(world: &mut World, traffic: &Traffic, length: Duration) -> Window {
+    let do_nothing = || {};
+    measure_with(world, traffic, length, do_nothing)
+}
+
+/// Measures as [`measure`] does, and calls `at_end` at the end of the window, before it waits.
+fn measure_with(world: &mut World, traffic: &Traffic, length: Duration, at_end: impl FnOnce()) -> Window {
     traffic.begin_window(world.elapsed());
     world.run(length, |_| false);
     let counted = traffic.stop_window(world.elapsed());

@@ -44,6 +44,7 @@ pub const GARBAGE_TYPE: &str = "litter";
 pub const GARBAGE_STAGING: &str = "staging";
 
 /// The member of a garbage record with the time from which the documents it lists may be deleted.
+/// Other documents have another time in this member, for example when they were created.
 pub const DUE_AT: &str = "madeAt";
 
 /// The member of a document that was staged before its commit: the id of the staging.

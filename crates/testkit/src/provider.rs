@@ -114,8 +114,8 @@ impl Account {
         runtime.spawn(self.provider(database, short_polls)).await.expect("opening does not panic")
     }
 
-    /// Waits for requests in flight, on a socket for a few seconds at most, and stops the
-    /// server.
+    /// Waits until the requests in flight have ended, and stops the server. A server on a socket
+    /// waits a few seconds at most.
     pub async fn stop(self) {
         self.server.stop().await;
     }

@@ -103,8 +103,8 @@ impl TestServer {
         HttpClient::new(self.region_address(region))
     }
 
-    /// Waits for requests in flight, on a socket for a few seconds at most, and stops the
-    /// server.
+    /// Waits until the requests in flight have ended, and stops the server. A server on a socket
+    /// waits a few seconds at most.
     pub async fn stop(self) {
         match self.host {
             Host::InProcess(embedded) => embedded.close().await,

@@ -84,6 +84,8 @@ impl Hybrid {
         let queries = self.search.component_queries(&statistics).map_err(client_error)?;
         let mut rows = Vec::new();
         for text in queries {
+            // `self.range` is the part of the container that the query asks for. Of the partitions of
+            // this part, those are read that can hold a result by the ranges of the plan.
             let plan = MergePlan::concatenation_of(self.search.ranges());
             let range = self.range.clone();
             rows.extend(self.rows_of(container, query, &text, plan, &range).await?);

@@ -271,6 +271,7 @@ fn overdue_section(work: &OverdueWork, workers: Option<&[WorkerInfo]>, now_ms: u
                 .map(|entry| overdue_row(entry, workers, now_ms))
                 .collect();
             let more = overdue.len().saturating_sub(ROWS as usize * 2);
+            // `#` marks a column of numbers; `table` removes it.
             table(OVERDUE_TITLE, &["Workflow", "Queue", "What", "Waits since", "#Attempts", "Why"], rows)
                 .add((more > 0).then(|| parts::note(format!("At least {more} more."))))
                 .add(parts::note(

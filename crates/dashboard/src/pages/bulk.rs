@@ -196,6 +196,7 @@ fn confirm(
         .add(
             tag("p").add(tag("strong").add(label)).add(format!(" for workflows with {}.", options.meaning())),
         )
+        // `#` marks a column of numbers; `table` removes it.
         .add(parts::table("Workflows that match the filter", &["Status", "#Workflows"], rows.collect()))
         .add(parts::note(
             "Workflows for which the action is not possible are left out. A workflow that has ended cannot \

@@ -137,13 +137,14 @@ fn operations(sample: &Sample) -> Html {
     });
     table(
         "Requests by operation since the server started",
+        // `#` marks a column of numbers; `table` removes it.
         &["Operation", "#Requests", "#RU", "#Share"],
         rows.collect(),
     )
 }
 
 /// The partition keys that have used the most request units. In the container of workflows, a
-/// partition key is the id of a workflow.
+/// partition key is the id of a workflow, or a number for the provider's own documents.
 fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     if sample.hottest.is_empty() {
         return None;
@@ -154,7 +155,7 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
         let id =
             serde_json::from_str::<Vec<String>>(&partition.key).ok().and_then(|key| key.into_iter().next());
         let key = match id {
-            Some(id) if is_workflows && !id.starts_with('_') => parts::workflow_link(&id),
+            Some(id) if is_workflows => parts::workflow_link(&id),
             _ => tag("code").add(cut(&partition.key, 80)).done(),
         };
         row(vec![
@@ -166,6 +167,7 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
         ])
         .done()
     });
+    // `#` marks a column of numbers; `table` removes it.
     let heads = ["Partition key", "Container", "#Requests", "#RU", "#Throttled"];
     let table = table("Hottest partitions since the server started", &heads, rows.collect());
     Some(Html::default().add(tag("h3").add("Hottest partitions")).add(table))
@@ -194,6 +196,7 @@ async fn own(app: &App) -> Html {
         ])
         .done()
     });
+    // `#` marks a column of numbers; `table` removes it.
     let heads = ["Read", "#Calls", "#Requests", "#RU", "#Throttled", "#Median", "#99th percentile"];
     let total = format!("{:.1} RU in {} requests so far.", metrics.request_units, grouped(metrics.requests));
     table("Requests of this dashboard", &heads, rows.collect()).add(parts::note(text(total)))

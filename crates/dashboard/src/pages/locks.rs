@@ -101,6 +101,7 @@ fn turns(page: &LockPage, now_ms: u64) -> Html {
 }
 
 fn locks(caption: &str, name: &str, locks: &[LockInfo], now_ms: u64) -> Html {
+    // `#` marks a column of numbers; `table` removes it.
     let heads = ["Workflow", name, "Worker", "Held since", "Lock ends", "#Attempts"];
     table(caption, &heads, locks.iter().map(|lock| lock_row(lock, now_ms)).collect())
 }

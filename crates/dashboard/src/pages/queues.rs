@@ -26,6 +26,7 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let now_ms = now_ms();
     let rows = queues.iter().map(|queue| queue_row(queue, now_ms)).collect();
     let html = parts::heading("Queues", Html::default())
+        // `#` marks a column of numbers; `table` removes it.
         .add(table("Queues", &["Queue", "#Depth", "Oldest", "What waits in it"], rows))
         .add(parts::note("At most 2,000 entries of a queue are counted in each physical partition."));
     Ok(View { title: "Queues".to_owned(), html })

@@ -26,6 +26,7 @@ pub(super) const PAGE: Page = Page {
 /// The most heartbeats that the provider reads.
 const READ_MAX: usize = 2000;
 
+/// The heads of the table. `#` marks a column of numbers; `table` removes it.
 const HEADS: [&str; 9] =
     ["Worker", "State", "Seen", "Load", "Turns", "Activities", "#Slices", "#Shared", "#Layout version"];
 

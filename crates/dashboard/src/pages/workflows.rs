@@ -140,6 +140,7 @@ fn rows(page: &ListPage, now_ms: u64) -> Html {
     let rows = page.instances.iter().map(|instance| instance_row(instance, now_ms)).collect();
     table(
         "Workflows",
+        // `#` marks a column of numbers; `table` removes it.
         &["Workflow", "Status", "Orchestration", "Created", "Updated", "#Took", "#RU", "Custom status"],
         rows,
     )

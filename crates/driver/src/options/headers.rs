@@ -185,11 +185,11 @@ static SET_BY_DRIVER: [HeaderName; 58] = [
 /// Why a header cannot be set; `None` for a header that the caller may set.
 fn refusal(name: &HeaderName) -> Option<&'static str> {
     let with_option = WITH_OPTION.iter().find(|(other, _)| other == name);
-    // HTTP/1.1 headers of one connection, which HTTP/2 forbids.
     let is_connection = matches!(name.as_str(), "keep-alive" | "proxy-connection");
     match with_option {
         Some((_, advice)) => Some(advice),
-        None if is_connection || SET_BY_DRIVER.contains(name) => Some("the driver sets it itself"),
+        None if is_connection => Some("it is about one HTTP/1.1 connection, and HTTP/2 forbids it"),
+        None if SET_BY_DRIVER.contains(name) => Some("the driver sets it itself"),
         None => None,
     }
 }

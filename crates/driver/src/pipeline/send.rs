@@ -47,9 +47,11 @@ pub(super) async fn send(
     let began_at = Instant::now();
     let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     let Race { leg, winner, loser, is_primary_throttled } = race;
-    // If the primary leg was throttled, the race is not recorded: the partition has no throughput
-    // left, but the region is not slow. If neither leg is final, the race has no winner.
-    if !is_primary_throttled && (winner != Winner::Primary || is_final(&leg, winner)) {
+    // Two kinds of races are not recorded. If neither leg is final, the leg that counts has not won.
+    // If the primary leg was throttled, the partition has no throughput left, but the region is not
+    // slow.
+    let has_winner = winner != Winner::Unhedged && is_final(&leg, winner);
+    if has_winner && !is_primary_throttled {
         record_race(core, prepared, began_at, winner);
     }
     let losing_route = match winner {
@@ -92,7 +94,9 @@ fn plan_hedge(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &EndedAttempt, winner: Winner) -> bool {
     let operation = prepared.call.operation;
     let ambiguous = state.budgets.with_ambiguity(true);
-    let (verdict, _) = judge(prepared, &leg.result, ambiguous, 0.0);
+    // Jitter changes the wait before a retry. No retry begins here.
+    let jitter = 0.0;
+    let (verdict, _) = judge(prepared, &leg.result, ambiguous, jitter);
     match verdict {
         Verdict::Complete => true,
         // A refused write does not end the race, because the other leg may be applied. If

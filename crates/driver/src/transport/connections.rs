@@ -64,8 +64,9 @@ pub(super) struct Connections {
     limits: ShardLimits,
     health_limits: HealthLimits,
     ping_interval: Option<Duration>,
-    /// The shards that take requests, and suspect ones, in the order in which they were
-    /// opened. The list is replaced whole, while `pool_state` is locked.
+    /// The shards in the order in which they were opened. Those that are suspect (see
+    /// [`Verdict::Suspect`]) take no requests for now. The list is replaced whole, while
+    /// `pool_state` is locked.
     shards: ArcSwap<Vec<Arc<Shard>>>,
     pool_state: Mutex<PoolState>,
     /// The length of the queue. Written while `pool_state` is locked.
@@ -200,6 +201,8 @@ impl Connections {
 
     /// A stream or an HTTP/1.1 connection for a request. Waits until there is one.
     pub(super) async fn lease(self: &Arc<Self>, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
+        // In the queue the request waits for a connection or for a stream. When its deadline passes,
+        // `http` finds out which: with a shard, it was for a stream.
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
             match self.wait_in_queue().await {
@@ -289,7 +292,8 @@ impl Connections {
         pool_state.retired.push(Arc::downgrade(core));
         if reason == Reason::AllFailing && self.opening.load(Ordering::SeqCst) == 0 {
             // The new shard shows whether the connections are at fault or the endpoint.
-            self.open_shards(pool_state, 1, None);
+            let (count, not_before) = (1, None);
+            self.open_shards(pool_state, count, not_before);
         } else {
             self.grow(pool_state);
         }
@@ -304,8 +308,8 @@ impl Connections {
     }
 
     /// Removes a shard whose connection has ended, and replaces it if requests wait. If the
-    /// connection never answered a request, the pool does not grow for a while, unless it has no
-    /// shard: the server may end all new connections at once.
+    /// connection never answered a request, the server may end all new connections at once. So the
+    /// pool does not grow for a while then, unless it has no shard.
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
         let mut pool_state = self.lock();
         self.remove_shard(core.number);

@@ -189,6 +189,7 @@ async fn send_when_connected(
         Ok(Ok(Answer::Response(response))) => Ok(response),
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
+            // With a connection, the request waited for one of its streams.
             if progress == Progress::Connecting && connections.has_shards() {
                 progress = Progress::Queued;
             }

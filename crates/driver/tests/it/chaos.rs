@@ -12,7 +12,7 @@
 mod checks;
 mod events;
 mod fault_transport;
-mod ledger;
+mod run_record;
 mod setup;
 mod workers;
 
@@ -26,7 +26,7 @@ use perihelion_testkit::regions::REGIONS;
 
 use self::checks::History;
 use self::events::{Events, Mode};
-use self::ledger::{AFTERMATH, Ledger, RECOVERED, STOP};
+use self::run_record::{AFTERMATH, RECOVERED, RunRecord, STOP};
 use self::setup::{PARTITIONS, Setup, Writers};
 
 /// The most faults of each class that one operation of a gentle run gets.
@@ -61,11 +61,11 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
     let is_gentle = parameters.mode == Mode::Gentle;
     let setup = Setup::new(parameters.writers, is_gentle.then_some(FAULTS_PER_OPERATION_MAX)).await;
-    let ledger = Arc::new(Ledger::default());
-    let mut workers = workers::start(&setup, &ledger, &mut rng, !is_gentle);
+    let run_record = Arc::new(RunRecord::default());
+    let mut workers = workers::start(&setup, &run_record, &mut rng, !is_gentle);
     let mut events = Events {
         setup: &setup,
-        ledger: &ledger,
+        run_record: &run_record,
         rng: rng.fork(),
         mode: parameters.mode,
         ranges: vec!["0".to_owned()],
@@ -76,11 +76,11 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     };
     events.execute_all().await;
     events.end_faults().await;
-    ledger.phase.store(AFTERMATH, Ordering::SeqCst);
+    run_record.phase.store(AFTERMATH, Ordering::SeqCst);
     tokio::time::sleep(AFTERMATH_TIME).await;
-    ledger.phase.store(RECOVERED, Ordering::SeqCst);
+    run_record.phase.store(RECOVERED, Ordering::SeqCst);
     tokio::time::sleep(RECOVERED_TIME).await;
-    ledger.phase.store(STOP, Ordering::SeqCst);
+    run_record.phase.store(STOP, Ordering::SeqCst);
     let stopped = tokio::time::timeout(STOP_TIME, async {
         while let Some(worker) = workers.join_next().await {
             worker.unwrap();
@@ -89,9 +89,9 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     let has_stopped = stopped.await.is_ok();
     setup.wait_for_replication().await;
     let log = std::mem::take(&mut events.log);
-    let history = collect_history(&setup, &ledger, is_gentle).await;
+    let history = collect_history(&setup, &run_record, is_gentle).await;
     let mut problems = Vec::new();
-    for (document, problem) in ledger.take_problems() {
+    for (document, problem) in run_record.take_problems() {
         // A late write may overwrite newer values. Then a reader may see an older value.
         if !history.has_late_write(&document) {
             problems.push(format!("{document}: {problem}"));
@@ -113,7 +113,7 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     (history, problems)
 }
 
-async fn collect_history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> History {
+async fn collect_history(setup: &Setup, run_record: &RunRecord, is_gentle: bool) -> History {
     let mut regions = Vec::new();
     for region in REGIONS {
         let mut partitions = Vec::new();
@@ -131,9 +131,9 @@ async fn collect_history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> His
     History {
         is_multi_write: setup.is_multi_write,
         is_gentle,
-        records: ledger.records(),
+        records: run_record.records(),
         exchanges,
-        floors: ledger.floors(),
+        floors: run_record.floors(),
         regions,
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::transport_peers::*;
 
 fn server_options() -> ServerOptions {
-    ServerOptions { auth: AuthMode::Off, open_account: true, ..ServerOptions::default() }
+    ServerOptions { auth: AuthMode::Off, ..ServerOptions::default() }
 }
 
 /// Asks our server for its account document at `scheme://localhost`.

@@ -77,7 +77,6 @@ impl TestProxy {
 async fn server(directory: &ScratchDirectory) -> (Server, Vec<u8>) {
     let options = ServerOptions {
         auth: AuthMode::Off,
-        open_account: true,
         tls_dir: Some(directory.path().to_owned()),
         ..ServerOptions::default()
     };

@@ -204,7 +204,9 @@ fn returned_by_all(case: &Case, documents: &BTreeMap<u64, Value>, readings: &[Re
             format!("n{number}")
         }
     };
-    if statement.has_join || statement.is_grouped() || statement.stage.is_some() || documents.len() < 8 {
+    // The next statements read the documents that are left, so a small set is not made smaller.
+    let is_small = documents.len() < 8;
+    if statement.has_join || statement.is_grouped() || statement.stage.is_some() || is_small {
         return Vec::new();
     }
     let ids = |reading: &Reading| -> BTreeSet<u64> {
@@ -229,7 +231,6 @@ fn texts(statement: &Statement, rows: &[Value]) -> Vec<String> {
 
 fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value]) -> Result<(), String> {
     let (skip, take) = statement.skip_and_take();
-    let (skip, take) = if statement.stage.is_some() { (0, usize::MAX) } else { (skip, take) };
     let count = expected.len().saturating_sub(skip).min(take);
     let describe = || {
         let expected: Vec<String> = expected.iter().map(|row| to_text(&row.value, Style::Query)).collect();
@@ -239,6 +240,7 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
         return Err(describe());
     }
     // For each expected row, the number of copies that were not returned yet, and its sort keys.
+    // Rows with the same text have the same keys, because the keys are selected.
     let mut left: HashMap<String, (usize, &[Option<Value>])> = HashMap::new();
     for row in expected {
         left.entry(naive::canonical(Some(&row.value))).or_insert((0, &row.keys)).0 += 1;

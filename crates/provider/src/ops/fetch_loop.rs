@@ -24,7 +24,7 @@ const REFUSAL_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Fails if this process may not work on the container any more. The runtime logs such a failure and
 /// fetches again at once, so a fetch with a long timeout waits first.
 pub(crate) async fn check_container(core: &Core, poll_timeout: Duration) -> Result<(), Failure> {
-    let checked = core.store.check_recently().await;
+    let checked = core.store.check_may_take_work().await;
     if checked.is_err() {
         tokio::time::sleep(poll_timeout.min(REFUSAL_PAUSE_MAX)).await;
     }
@@ -61,7 +61,7 @@ pub(crate) async fn run<Q: Queue>(
     wait: FetchWait,
 ) -> Result<Option<Q::Item>, Failure> {
     loop {
-        core.store.check_recently().await?;
+        core.store.check_may_take_work().await?;
         let woken = queue.wake().notified();
         tokio::pin!(woken);
         woken.as_mut().enable();

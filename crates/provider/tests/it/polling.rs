@@ -1,5 +1,8 @@
 //! The polls of a process that waits for work: how many requests they take, counted by the
 //! server, and how long fetches wait. The tests run in tokio's paused time.
+//!
+//! An instance is *parked* when the process has read it and cannot run it now. The process reads
+//! a parked instance again after growing pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,9 +88,9 @@ async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
     let account = Account::open(AccountKind::Embedded).await;
-    let old = old_provider(&account, "idle").await;
+    let sender = provider_with_late_clock(&account, "idle").await;
     for number in 0..MANY {
-        old.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
+        sender.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
     }
     let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     tokio::time::sleep(MINUTE).await;
@@ -104,9 +107,9 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
 #[tokio::test(start_paused = true)]
 async fn new_work_does_not_wait_until_parked_instances_are_read_again() {
     let account = Account::open(AccountKind::Embedded).await;
-    let old = old_provider(&account, "idle").await;
+    let sender = provider_with_late_clock(&account, "idle").await;
     for number in 0..MANY {
-        old.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
+        sender.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
     }
     let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
@@ -235,8 +238,8 @@ async fn idle_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities, orchestrations, RuntimeOptions::default()).await
 }
 
-/// A provider whose clock is ten minutes behind, so that its messages are old.
-async fn old_provider(account: &Account, database: &str) -> CosmosDBProvider {
+/// A provider whose clock is ten minutes late, so that its messages are ten minutes old.
+async fn provider_with_late_clock(account: &Account, database: &str) -> CosmosDBProvider {
     let builder = CosmosDBProvider::builder().with_client(account.client().await).with_database(database);
     builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000).open().await.unwrap()
 }
@@ -249,7 +252,7 @@ fn external_event(instance: &str) -> WorkItem {
 /// Creates `count` instances that are pinned to a version that no process runs, each
 /// with a message that is ten minutes old.
 async fn create_pinned_instances(account: &Account, database: &str, count: usize) {
-    let provider = old_provider(account, database).await;
+    let provider = provider_with_late_clock(account, database).await;
     let metadata = || ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),
         orchestration_version: Some("1.0.0".to_owned()),

@@ -21,6 +21,8 @@ impl<'q> Binder<'q> {
         if let Some(key) = self.group_key(expr) {
             return key;
         }
+        // Each use of a computed property copies its expression, so the copies of a statement are
+        // limited. `may_copy` reports the error.
         if self.document_of_computed_property.is_some() && !self.may_copy(copied_bytes(expr), expr.span) {
             return Node::UNDEFINED;
         }
@@ -60,7 +62,8 @@ impl<'q> Binder<'q> {
             ExprKind::Call { name, is_udf, arguments } => self.call(expr, name, *is_udf, arguments),
             ExprKind::Subquery(kind, select) => {
                 self.refuse_rank(select);
-                Node::Subquery(*kind, Box::new(self.select(select, false)))
+                let reads_container = false;
+                Node::Subquery(*kind, Box::new(self.select(select, reads_container)))
             }
         };
         self.fold(node)
@@ -209,6 +212,7 @@ impl<'q> Binder<'q> {
 
     fn call(&mut self, expr: &'q Expr, name: &'q Name, is_udf: bool, arguments: &'q [Expr]) -> Node {
         if is_udf {
+            // Binds the arguments only for their errors.
             self.list(arguments);
             return Node::Udf(name.text.clone());
         }
@@ -374,8 +378,9 @@ fn in_list(nodes: Vec<Node>, budget: &Budget) -> InList {
         })
         .collect();
     values.sort_by(|a, b| compare_values(Some(a), Some(b)));
-    let collections = values.iter().filter(|value| matches!(value, Value::Array(_) | Value::Object(_)));
-    InList::Sorted { collection_steps: collections.map(walk_steps).max(), values }
+    let is_array_or_object = |value: &&Value| matches!(value, Value::Array(_) | Value::Object(_));
+    let arrays_and_objects = values.iter().filter(is_array_or_object);
+    InList::Sorted { array_or_object_steps_max: arrays_and_objects.map(walk_steps).max(), values }
 }
 
 /// The node of a call of RegexMatch. If the pattern and the modifiers are constant, the

@@ -92,7 +92,9 @@ impl Steps {
                     && match list {
                         // A binary search takes few comparisons, however long the list is. A
                         // comparison with an array or an object of the list may be much work.
-                        InList::Sorted { collection_steps, .. } => collection_steps.is_none(),
+                        InList::Sorted { array_or_object_steps_max, .. } => {
+                            array_or_object_steps_max.is_none()
+                        }
                         InList::Nodes(nodes) => self.spend_nodes(nodes),
                     }
             }

@@ -23,7 +23,7 @@ pub(crate) struct InjectedResults {
     pub(crate) retry_after_ms: Option<u64>,
 }
 
-/// A change to the answer of a transaction that rules for other operations cannot make.
+/// A change that only a rule for transactions can make to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionFault {
     /// The answer is replaced by one with these results.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::scale::programs::{WorkerSettings, Workload};
-use crate::scale::{Size, measure, open_clients, open_workers};
+use crate::scale::{Size, measure_with, open_clients, open_workers};
 use crate::traffic::{Kind, Traffic, Window};
 use crate::world;
 
@@ -15,9 +15,9 @@ const SMALLEST_WORKFLOW_UNITS: f64 = 59.5;
 /// The time under load before the measurement begins.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// The largest share of request units that polls, repair looks and membership may use. With at
-/// most four processes for each partition it is a share of the units spent, otherwise of the
-/// units provisioned.
+/// The largest share of request units that polls, the reconciler's queries for unfinished documents
+/// and membership may use. With at most four processes for each partition it is a share of the
+/// units spent, otherwise of the units provisioned.
 pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 
 /// The largest share of commits that may be lost.
@@ -68,7 +68,8 @@ pub struct CellOutcome {
 }
 
 impl CellOutcome {
-    /// The request units per second of polls, repair looks and membership.
+    /// The request units per second of polls, of the reconciler's queries for unfinished documents,
+    /// and of membership.
     pub fn overhead_units(&self) -> f64 {
         self.window.per_second(self.window.sum(&Kind::OVERHEAD).request_units)
     }
@@ -79,12 +80,12 @@ impl CellOutcome {
     }
 
     /// The overhead as a share of the request units spent.
-    pub fn overhead_of_spent(&self) -> f64 {
+    pub fn overhead_share_of_spent(&self) -> f64 {
         self.overhead_units() / self.units().max(f64::MIN_POSITIVE)
     }
 
     /// The overhead as a share of the request units provisioned.
-    pub fn overhead_of_provisioned(&self) -> f64 {
+    pub fn overhead_share_of_provisioned(&self) -> f64 {
         self.overhead_units() / self.cell.size.provisioned_units()
     }
 
@@ -103,8 +104,8 @@ impl CellOutcome {
     pub fn failures(&self) -> Vec<String> {
         let Size { processes, partitions, .. } = self.cell.size;
         let (share, of) = match processes <= 4 * partitions {
-            true => (self.overhead_of_spent(), "spent"),
-            false => (self.overhead_of_provisioned(), "provisioned"),
+            true => (self.overhead_share_of_spent(), "spent"),
+            false => (self.overhead_share_of_provisioned(), "provisioned"),
         };
         let mut failures = Vec::new();
         if share > OVERHEAD_SHARE_MAX {
@@ -140,7 +141,7 @@ pub fn run(cell: Cell, length: Duration, seed: u64) -> CellOutcome {
             load.set(starts_per_second, cell.workload);
             world.run(WARM_UP, |_| false);
             let (due, mut due_at_end) = (load.due(), 0);
-            let window = measure(world, &traffic, length, || due_at_end = load.due());
+            let window = measure_with(world, &traffic, length, || due_at_end = load.due());
             (window, due_at_end - due, load.left_out())
         });
     CellOutcome { cell, window, starts_due, starts_left_out, real_time: begun.elapsed() }

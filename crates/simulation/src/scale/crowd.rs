@@ -165,5 +165,5 @@ fn measure_idle(world: &mut World, traffic: &Arc<Traffic>, length: Duration) -> 
     let program = worker_program(WorkerSettings::for_load(0.0), 0, Arc::clone(traffic));
     world.add_host(Role::Worker, 0, NO_RESTART, program);
     world.run(SETTLE, |_| false);
-    measure(world, traffic, length, || {})
+    measure(world, traffic, length)
 }

@@ -74,10 +74,10 @@ pub fn run(size: Size, quiet: Duration, trickle: Duration, seed: u64) -> IdleOut
     let (quiet, trickle) = world::simulate_with(seed, size.world(&traffic), |world| {
         open_workers(world, seed, size, &WorkerSettings::for_load(0.0), &traffic);
         world.run(UNTIL_IDLE, |_| false);
-        let quiet = measure(world, &traffic, quiet, || {});
+        let quiet = measure(world, &traffic, quiet);
         let (load, _) = open_clients(world, seed, size.processes);
         load.set(STARTS_PER_SECOND, Workload::Smallest);
-        (quiet, measure(world, &traffic, trickle, || {}))
+        (quiet, measure(world, &traffic, trickle))
     });
     IdleOutcome { size, quiet, trickle, real_time: begun.elapsed() }
 }

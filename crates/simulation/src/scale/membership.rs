@@ -38,7 +38,8 @@ impl MembershipOutcome {
         self.window.per_second(self.window.hottest_partition_units)
     }
 
-    /// Request units per second of polls, repair looks and membership.
+    /// Request units per second of polls, of the reconciler's queries for unfinished documents, and of
+    /// membership.
     pub fn overhead_units(&self) -> f64 {
         self.window.per_second(self.window.sum(&Kind::OVERHEAD).request_units)
     }
@@ -57,11 +58,11 @@ pub fn run(size: Size, length: Duration, seed: u64) -> [MembershipOutcome; 2] {
     let trickle = f64::from(size.partitions);
     let (quiet, busy) = world::simulate_with(seed, options, |world| {
         open_workers(world, seed, size, &WorkerSettings::for_load(0.0), &traffic);
-        let quiet = measure(world, &traffic, length, || {});
+        let quiet = measure(world, &traffic, length);
         let (load, _) = open_clients(world, seed, size.processes);
         load.set(trickle, Workload::Smallest);
         world.run(WARM_UP, |_| false);
-        (quiet, measure(world, &traffic, length, || {}))
+        (quiet, measure(world, &traffic, length))
     });
     let real_time = begun.elapsed();
     [(0.0, quiet), (trickle, busy)].map(|(starts_per_second, window)| MembershipOutcome {

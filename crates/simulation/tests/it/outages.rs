@@ -8,7 +8,7 @@ use std::time::Duration;
 use perihelion_simulation::activity_log::ActivityLog;
 use perihelion_simulation::process::{Handoff, Settings, User, worker_program};
 use perihelion_simulation::process_run::Role;
-use perihelion_simulation::scenarios::{self, Endings};
+use perihelion_simulation::scenarios::{self, Ending, Endings};
 use perihelion_simulation::virtual_clock;
 use perihelion_simulation::weather::{Episode, Scope, Trouble, Weather};
 use perihelion_simulation::world::{self, Program};
@@ -22,10 +22,19 @@ const OUTAGE_UNTIL: Duration = Duration::from_secs(35);
 /// The limit of a run's virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
+/// What the user saw.
+struct UserResult {
+    /// When the start of the workflow succeeded.
+    started_at: Duration,
+    /// How the workflow must have ended.
+    expected: Endings,
+    /// How it has ended, by its output.
+    endings: Endings,
+}
+
 /// The user's program: starts a workflow in the outage, and waits for its end. The scenario calls the
-/// provider again when a start has failed. `result` gets the time at which the start succeeded, and how
-/// the workflow must have ended.
-fn user_program(result: &Handoff<(Duration, Endings)>) -> Program {
+/// provider again when a start has failed.
+fn user_program(result: &Handoff<UserResult>) -> Program {
     let result = result.clone();
     Arc::new(move |connection| {
         let result = result.clone();
@@ -36,7 +45,13 @@ fn user_program(result: &Handoff<(Duration, Endings)>) -> Program {
             let expected = (scenario.run)(&user, "chain".to_owned()).await.expect("a started workflow");
             let started_at = virtual_clock::elapsed();
             scenarios::wait_until_ended(&user, &expected).await;
-            result.put((started_at, expected));
+            let mut endings = Endings::new();
+            for (instance, _) in &expected {
+                let state = user.state(instance).await;
+                let output = state["output"].as_str().unwrap_or_default().to_owned();
+                endings.push((instance.clone(), Ending::Output(output)));
+            }
+            result.put(UserResult { started_at, expected, endings });
         })
     })
 }
@@ -53,9 +68,10 @@ fn a_start_that_failed_in_a_long_outage_may_be_repeated() {
         world.network().set_weather(Weather { episodes: vec![outage], ..Weather::default() });
         world.run(TIME_LIMIT, |_| result.has_value());
     });
-    let (started_at, expected) = result.take().expect("the workflow ends");
+    let UserResult { started_at, expected, endings } = result.take().expect("the workflow ends");
     assert!(started_at >= OUTAGE_UNTIL, "the outage did not reach the start: {started_at:?}");
-    assert_eq!(expected.len(), 1);
+    assert_eq!(endings, expected);
+    assert_eq!(endings.len(), 1);
     let runs = BTreeMap::from([("chain/1", 1), ("chain/2", 1)]);
     assert_eq!(
         activity_log.runs(),

@@ -1,5 +1,7 @@
-//! Small cells of the measurements at scale, with their limits. `cargo xtask sim scale` runs
-//! the large ones.
+//! Small measurements at scale, with their limits. `cargo xtask sim scale` runs the large ones.
+//!
+//! A *cell* is a number of worker processes, a number of physical partitions and a load. The load
+//! is a share of the request units that the container has.
 
 use std::time::Duration;
 
@@ -14,15 +16,26 @@ const LENGTH: Duration = Duration::from_secs(6);
 /// The approximate request units of the smallest workflow when another process starts it.
 const WORKFLOW_UNITS: f64 = 66.0;
 
+/// The seed of every run.
+const SEED: u64 = 1;
+
+/// One worker process and one physical partition.
+fn smallest_size() -> Size {
+    let (processes, partitions) = (1, 1);
+    Size::new(processes, partitions)
+}
+
+/// Runs a cell, and prints its outcome.
 fn run(size: Size, load: f64, workload: Workload) -> CellOutcome {
-    let outcome = cell::run(Cell { size, load, workload, workflow_units: WORKFLOW_UNITS }, LENGTH, 1);
+    let outcome = cell::run(Cell { size, load, workload, workflow_units: WORKFLOW_UNITS }, LENGTH, SEED);
     println!("{}", perihelion_simulation::scale::table::cell_row(&outcome));
     outcome
 }
 
 #[test]
 fn one_process_keeps_all_limits() {
-    let outcome = run(Size::new(1, 1), 0.2, Workload::Smallest);
+    let load = 0.2;
+    let outcome = run(smallest_size(), load, Workload::Smallest);
     assert_eq!(outcome.failures(), [""; 0]);
     let window = &outcome.window;
     for kind in [Kind::Membership, Kind::Start, Kind::Work] {
@@ -39,8 +52,10 @@ fn one_process_keeps_all_limits() {
 /// Pick-ups of several processes are measured by `cargo xtask sim scale` only.
 #[test]
 fn two_processes_lose_few_commits_and_poll_little() {
-    let outcome = run(Size::new(2, 2), 0.1, Workload::Mix);
-    assert!(outcome.overhead_of_spent() <= cell::OVERHEAD_SHARE_MAX, "{}", outcome.overhead_of_spent());
+    let (processes, partitions, load) = (2, 2, 0.1);
+    let outcome = run(Size::new(processes, partitions), load, Workload::Mix);
+    let overhead_share = outcome.overhead_share_of_spent();
+    assert!(overhead_share <= cell::OVERHEAD_SHARE_MAX, "{overhead_share}");
     assert!(outcome.lost_share() <= cell::LOST_SHARE_MAX, "{}", outcome.lost_share());
     assert!(outcome.throughput_share() >= 0.85, "{}", outcome.throughput_share());
 }
@@ -50,7 +65,8 @@ fn two_processes_lose_few_commits_and_poll_little() {
 /// lock.
 #[test]
 fn a_sudden_load_costs_no_more_than_a_steady_one() {
-    let outcome = run(Size::new(2, 2), 0.2, Workload::Smallest);
+    let (processes, partitions, load) = (2, 2, 0.2);
+    let outcome = run(Size::new(processes, partitions), load, Workload::Smallest);
     assert_eq!(outcome.failures(), [""; 0]);
     let window = &outcome.window;
     let units = window.sum(&[Kind::Start, Kind::Work]).request_units / window.completions as f64;
@@ -61,7 +77,8 @@ fn a_sudden_load_costs_no_more_than_a_steady_one() {
 /// throttled and workflows wait.
 #[test]
 fn an_overloaded_cell_is_throttled_and_breaks_its_limits() {
-    let outcome = run(Size { partition_units: 1_000, ..Size::new(1, 1) }, 1.8, Workload::Smallest);
+    let (partition_units, load) = (1_000, 1.8);
+    let outcome = run(Size { partition_units, ..smallest_size() }, load, Workload::Smallest);
     let all = outcome.window.sum(&Kind::ALL);
     assert!(all.throttles > 0, "nothing was throttled");
     let provisioned = outcome.cell.size.provisioned_units();
@@ -75,7 +92,9 @@ fn an_overloaded_cell_is_throttled_and_breaks_its_limits() {
 
 #[test]
 fn one_idle_process_keeps_all_limits() {
-    let outcome = idle::run(Size::new(1, 1), Duration::from_secs(60), Duration::from_secs(120), 1);
+    let without_starts = Duration::from_secs(60);
+    let with_rare_starts = Duration::from_secs(120);
+    let outcome = idle::run(smallest_size(), without_starts, with_rare_starts, SEED);
     assert_eq!(outcome.failures(), [""; 0]);
     assert!(outcome.requests_per_second() > 0.1, "an idle process does not poll");
     assert!(outcome.trickle.starts > 10, "{} starts", outcome.trickle.starts);
@@ -83,29 +102,32 @@ fn one_idle_process_keeps_all_limits() {
 
 #[test]
 fn ended_and_sleeping_instances_cost_an_idle_process_nothing() {
-    let outcome = crowd::run(60, 30, 1, Duration::from_secs(40), 1);
-    assert!(outcome.ended >= 60 && outcome.sleeping >= 30, "{outcome:?}");
+    let (ended, sleeping, partitions) = (60, 30, 1);
+    let outcome = crowd::run(ended, sleeping, partitions, Duration::from_secs(40), SEED);
+    assert!(outcome.ended >= ended && outcome.sleeping >= sleeping, "{outcome:?}");
     assert!(outcome.is_good(), "{:?}", outcome.ratios());
     // A crowd with too few instances proves nothing.
-    assert!(!crowd::CrowdOutcome { ended: 59, ..outcome.clone() }.is_good());
-    assert!(!crowd::CrowdOutcome { sleeping: 29, ..outcome }.is_good());
+    assert!(!crowd::CrowdOutcome { ended: ended - 1, ..outcome.clone() }.is_good());
+    assert!(!crowd::CrowdOutcome { sleeping: sleeping - 1, ..outcome }.is_good());
 }
 
 #[test]
 fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
-    let outcome = fan_out::run(Size::new(4, 1), 600, 1);
+    let (processes, partitions, activities) = (4, 1, 600);
+    let outcome = fan_out::run(Size::new(processes, partitions), activities, SEED);
     println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
     assert!(outcome.took.is_some() && outcome.reruns() == 0);
     assert!(outcome.runs.iter().all(|runs| *runs > 0), "a process ran no activity: {:?}", outcome.runs);
     // A poll finds completions from all processes, and one turn takes all that the poll has found.
-    assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
+    assert!(outcome.turns <= 200, "{} turns for {activities} activities", outcome.turns);
 }
 
 /// Each helper begins at its own part of the backlog. When all helpers began with the oldest
 /// activity, there were 3.3 lost writes for each activity; now there are 0.9.
 #[test]
 fn helpers_of_a_fan_out_lose_few_writes() {
-    let outcome = fan_out::run(Size::new(8, 1), 800, 1);
+    let (processes, partitions, activities) = (8, 1, 800);
+    let outcome = fan_out::run(Size::new(processes, partitions), activities, SEED);
     println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
     assert!(outcome.took.is_some() && outcome.reruns() == 0);
     let lost = outcome.window.lost_writes as f64 / outcome.width as f64;
@@ -114,9 +136,10 @@ fn helpers_of_a_fan_out_lose_few_writes() {
 
 #[test]
 fn every_activity_of_a_fan_out_runs_once() {
-    let outcome = fan_out::run(Size::new(2, 1), 60, 1);
+    let (processes, partitions, activities) = (2, 1, 60);
+    let outcome = fan_out::run(Size::new(processes, partitions), activities, SEED);
     assert!(outcome.took.is_some(), "the fan-out did not end");
-    assert_eq!(outcome.runs.iter().sum::<u64>(), 60, "{:?}", outcome.runs);
+    assert_eq!(outcome.runs.iter().sum::<u64>(), activities, "{:?}", outcome.runs);
 }
 
 /// Story of two bugs: a new measurement was appended instead of replacing the old one, because its title

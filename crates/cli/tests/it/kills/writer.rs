@@ -25,16 +25,16 @@ const BATCH_OPERATIONS: usize = 5;
 /// an audit stays quick.
 const DOCUMENTS_MAX: usize = 500;
 
-/// The longest padding of a document is one of these. Most are small; the last one is
-/// larger than several pages of the store's file.
-const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
+/// Limits of the padding of a document. Each document draws one of them, and has less padding
+/// than that. Most limits are small; the last one is larger than several pages of the store's file.
+const PADDING_LIMITS_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
 
 /// Documents of each client that a heavy load replaces again and again. They are few, so
 /// that an audit stays quick.
 const HEAVY_DOCUMENTS: u64 = 2;
 
-/// The longest padding of these documents.
-const HEAVY_PADDING_BYTES: u64 = 250_000;
+/// The limit of the padding of these documents.
+const HEAVY_PADDING_LIMIT_BYTES: u64 = 250_000;
 
 /// The load of one run, and how much of it is done.
 pub(super) struct Load {
@@ -109,7 +109,7 @@ impl Writer {
     async fn upsert_large_document(&mut self) -> Option<()> {
         let id = format!("c{}-heavy-{}", self.journal.client, self.random.below(HEAVY_DOCUMENTS));
         let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
-        let body = self.padded_body(&key, HEAVY_PADDING_BYTES);
+        let body = self.padded_body(&key, HEAVY_PADDING_LIMIT_BYTES);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let status = if self.journal.present.contains_key(&key) { 200 } else { 201 };
         let call = docs("POST", "", &key.0).header("x-ms-documentdb-is-upsert", "True").json(&body);
@@ -274,13 +274,14 @@ impl Writer {
 
     /// A new version of a document, mostly a small one.
     fn body(&mut self, key: &Key) -> Value {
-        let padding_bytes_max = PADDING_BYTES[self.random.below(PADDING_BYTES.len() as u64) as usize];
-        self.padded_body(key, padding_bytes_max)
+        let padding_limit_bytes =
+            PADDING_LIMITS_BYTES[self.random.below(PADDING_LIMITS_BYTES.len() as u64) as usize];
+        self.padded_body(key, padding_limit_bytes)
     }
 
-    /// A new version of a document, with padding shorter than `padding_bytes_max`.
-    fn padded_body(&mut self, key: &Key, padding_bytes_max: u64) -> Value {
-        let padding = "x".repeat(self.random.below(padding_bytes_max) as usize);
+    /// A new version of a document, with padding shorter than `padding_limit_bytes`.
+    fn padded_body(&mut self, key: &Key, padding_limit_bytes: u64) -> Value {
+        let padding = "x".repeat(self.random.below(padding_limit_bytes) as usize);
         object([
             ("id", key.1.as_str().into()),
             ("pk", key.0.as_str().into()),

@@ -94,7 +94,7 @@ pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
     });
     let table = parts::table(
         "Bulk actions of this run",
-        // The mark `#` aligns a column of numbers to the right.
+        // `#` marks a column of numbers; `table` removes it.
         &["Action", "What", "Filter", "State", "#Done"],
         rows.collect(),
     );

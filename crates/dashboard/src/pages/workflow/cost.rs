@@ -24,6 +24,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
         return None;
     }
     let rows = turns.iter().rev().take(SHOWN_MAX).map(|turn| row(turn, shown.now_ms)).collect();
+    // `#` marks a column of numbers; `table` removes it.
     let table = parts::table("Cost by turn", &["Turn", "Committed", "#RU", "#Requests"], rows);
     let note = parts::note(
         "The cost of a turn is that of its commit, of its activities and messages, and of fetching the next \

@@ -27,6 +27,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     let rows: Vec<Html> = wanted[first..].iter().take(EVENTS_MAX).map(|event| row(event)).collect();
     let content = match rows.is_empty() {
         true => parts::note("No events."),
+        // `#` marks a column of numbers; `table` removes it.
         false => parts::table("Events", &["#Event", "Time", "Type", "#Of", "Detail"], rows),
     };
     let html = Html::default().add(controls(shown)).add(content).add(pages(shown, first, wanted.len()));

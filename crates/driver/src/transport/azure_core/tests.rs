@@ -99,7 +99,7 @@ fn request(endpoint: &str, path: &'static str, timeout: Duration) -> Request {
 
 #[tokio::test]
 async fn a_request_reaches_our_server_through_a_client_of_azure_core() {
-    let options = ServerOptions { auth: AuthMode::Off, open_account: true, ..ServerOptions::default() };
+    let options = ServerOptions { auth: AuthMode::Off, ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
     let sockets = HttpTransport::new(HttpOptions::default()).unwrap();
     let transport = AzureHttpTransport::new(client(Answer::Sockets(sockets)));

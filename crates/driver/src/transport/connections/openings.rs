@@ -32,7 +32,8 @@ impl Connections {
     pub(in crate::transport) fn negotiate_again(self: &Arc<Self>) {
         let pool_state = self.lock();
         if self.is_http1.load(Ordering::Relaxed) && self.opening.load(Ordering::SeqCst) == 0 {
-            self.open_shards(pool_state, 1, None);
+            let (count, not_before) = (1, None);
+            self.open_shards(pool_state, count, not_before);
         }
     }
 

@@ -8,7 +8,7 @@ use perihelion_driver::ErrorKind;
 use serde_json::Value;
 
 use super::fault_transport::{Exchange, Seen};
-use super::ledger::{RECOVERED, Record, Reported};
+use super::run_record::{RECOVERED, Record, Reported};
 use super::workers::NEXT_PAGE;
 
 /// The history of a run that has ended.

@@ -14,7 +14,7 @@ use perihelion_testkit::regions::{HOST_LABELS, REGIONS};
 use tokio::time::Instant;
 
 use super::fault_transport::{Fault, Rule};
-use super::ledger::Ledger;
+use super::run_record::RunRecord;
 use super::setup::Setup;
 
 /// How long the faults of a run are.
@@ -89,7 +89,7 @@ const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "containe
 /// Draws the events and executes them one after the other.
 pub(super) struct Events<'a> {
     pub(super) setup: &'a Setup,
-    pub(super) ledger: &'a Arc<Ledger>,
+    pub(super) run_record: &'a Arc<RunRecord>,
     pub(super) rng: fastrand::Rng,
     pub(super) mode: Mode,
     /// The ids of the container's ranges.
@@ -303,11 +303,11 @@ impl Events<'_> {
             return;
         }
         self.log_event("scratch container replaced".to_owned());
-        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+        self.run_record.epoch.fetch_add(1, Ordering::SeqCst);
         self.setup.delete_container(&self.setup.scratch).await;
         self.sleep(1, 100).await;
         self.setup.create_container("scratch").await;
-        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+        self.run_record.epoch.fetch_add(1, Ordering::SeqCst);
     }
 }
 

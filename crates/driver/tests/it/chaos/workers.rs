@@ -1,5 +1,5 @@
 //! Workers. A worker repeats one kind of operation until the run stops, and records the
-//! results in the ledger. Each method that takes `self` by value is the loop of one
+//! results in the record of the run. Each method that takes `self` by value is the loop of one
 //! worker.
 //!
 //! A document has one writer, except `swap` and `contest-*`, for which two writers
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::fault_transport::OPERATION_HEADER;
-use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, Reported, STOP};
+use super::run_record::{AFTERMATH, CHAOS, End, Record, Reported, RunRecord, STOP};
 use super::setup::{PARTITIONS, Setup};
 use crate::world::customer;
 
@@ -44,7 +44,7 @@ pub(super) struct Worker {
     driver: Driver,
     orders: Arc<Container>,
     scratch: Arc<Container>,
-    ledger: Arc<Ledger>,
+    run_record: Arc<RunRecord>,
     rng: fastrand::Rng,
     partition: &'static str,
     /// Whether half of the operations have short timeouts, as in rough runs.
@@ -57,7 +57,7 @@ pub(super) struct Worker {
 /// Starts all workers.
 pub(super) fn start(
     setup: &Setup,
-    ledger: &Arc<Ledger>,
+    run_record: &Arc<RunRecord>,
     rng: &mut fastrand::Rng,
     has_short_timeouts: bool,
 ) -> JoinSet<()> {
@@ -66,7 +66,7 @@ pub(super) fn start(
         driver: setup.driver.clone(),
         orders: Arc::clone(&setup.orders),
         scratch: Arc::clone(&setup.scratch),
-        ledger: Arc::clone(ledger),
+        run_record: Arc::clone(run_record),
         rng: rng.fork(),
         partition: PARTITIONS[partition],
         has_short_timeouts,
@@ -91,7 +91,7 @@ pub(super) fn start(
     tasks
 }
 
-/// An operation, and what the ledger records about it.
+/// An operation, and what is recorded about it.
 struct PlannedOperation {
     kind: &'static str,
     document: String,
@@ -101,11 +101,11 @@ struct PlannedOperation {
 
 impl Worker {
     fn is_stopped(&self) -> bool {
-        self.ledger.phase() == STOP
+        self.run_record.phase() == STOP
     }
 
     async fn pause(&mut self) {
-        let most = match self.ledger.phase() {
+        let most = match self.run_record.phase() {
             AFTERMATH => AFTERMATH_PAUSE_MS_MAX,
             CHAOS if self.has_short_timeouts => ROUGH_PAUSE_MS_MAX,
             _ => PAUSE_MS_MAX,
@@ -120,9 +120,9 @@ impl Worker {
 
     /// Runs an operation and records it.
     async fn run(&mut self, planned: PlannedOperation) -> Result<Response, Error> {
-        let (id, timeout) = (self.ledger.next_id(), self.timeout());
+        let (id, timeout) = (self.run_record.next_id(), self.timeout());
         let PlannedOperation { kind, document, value, operation } = planned;
-        self.ledger.begin(Record {
+        self.run_record.begin(Record {
             id,
             kind,
             is_write: !operation.verb.is_read(),
@@ -130,7 +130,7 @@ impl Worker {
             value,
             began: Instant::now(),
             timeout,
-            phase: self.ledger.phase(),
+            phase: self.run_record.phase(),
             end: None,
         });
         let operation = operation.with_header(OPERATION_HEADER, HeaderValue::from(id));
@@ -140,11 +140,11 @@ impl Worker {
             Ok(response) => response.diagnostics.clone(),
             Err(error) => error.diagnostics().clone(),
         };
-        self.ledger.end(id, End { at: Instant::now(), reported: Reported::of(&result), diagnostics });
+        self.run_record.end(id, End { at: Instant::now(), reported: Reported::of(&result), diagnostics });
         result
     }
 
-    /// The document's name in the ledger.
+    /// The document's name in the record of the run.
     fn name(&self, id: &str) -> String {
         format!("{}/{id}", self.partition)
     }
@@ -158,7 +158,7 @@ impl Worker {
         Operation::new(verb, target, customer(self.partition), Bytes::from(body))
     }
 
-    /// An operation on the document `id`, with what the ledger records about it.
+    /// An operation on the document `id`, with what is recorded about it.
     fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> PlannedOperation {
         PlannedOperation { kind, document: self.name(id), value, operation }
     }

@@ -1,7 +1,7 @@
-//! Constant load with a ledger. Each key has one writer, which counts up. Several readers
-//! know from the ledger the least value that they must see.
+//! Constant load. Each key has one writer, which counts up. Several readers know the *floor* of
+//! each key: the least value that they must see.
 //!
-//! The ledger has epochs, because a container that is deleted and recreated is empty
+//! The load has epochs, because a container that is deleted and recreated is empty
 //! again. In an even epoch the container exists, in an odd epoch it does not. An
 //! operation that begins and ends in the same even epoch must see all acknowledged writes
 //! of that epoch. Any other operation may find nothing.
@@ -28,7 +28,7 @@ const READERS: usize = 6;
 const CONTAINERS_MAX: usize = 4;
 
 /// State that all tasks of the load share.
-struct Ledger {
+struct SharedState {
     epoch: AtomicU64,
     /// For each container and key, the highest value acknowledged or read: no later
     /// read may show less.
@@ -41,14 +41,14 @@ struct Ledger {
 
 /// The running load.
 pub(super) struct Load {
-    ledger: Arc<Ledger>,
+    state: Arc<SharedState>,
     tasks: JoinSet<()>,
 }
 
 impl Load {
     pub(super) fn start(regions: &MultiRegion) -> Load {
         let floors = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-        let ledger = Arc::new(Ledger {
+        let state = Arc::new(SharedState {
             epoch: AtomicU64::new(0),
             floors: (0..CONTAINERS_MAX).map(|_| floors()).collect(),
             is_stopped: AtomicBool::new(false),
@@ -58,45 +58,45 @@ impl Load {
         });
         let mut tasks = JoinSet::new();
         for writer in 0..WRITERS {
-            let task = Task::new(regions, &ledger);
+            let task = Task::new(regions, &state);
             tasks.spawn(async move { task.write_all(writer).await });
         }
         for reader in 0..READERS {
-            let task = Task::new(regions, &ledger);
+            let task = Task::new(regions, &state);
             tasks.spawn(async move { task.read_all(reader).await });
         }
-        Load { ledger, tasks }
+        Load { state, tasks }
     }
 
     /// Lets the load run until writers and readers have each made this many more
     /// operations, which shows that neither is stuck.
     pub(super) async fn continue_for(&self, operations: u64) {
         let target = |counter: &AtomicU64| counter.load(Ordering::SeqCst) + operations;
-        let (writes, reads) = (target(&self.ledger.writes), target(&self.ledger.reads));
+        let (writes, reads) = (target(&self.state.writes), target(&self.state.reads));
         let progress = async {
-            while self.ledger.writes.load(Ordering::SeqCst) < writes
-                || self.ledger.reads.load(Ordering::SeqCst) < reads
+            while self.state.writes.load(Ordering::SeqCst) < writes
+                || self.state.reads.load(Ordering::SeqCst) < reads
             {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         let result = tokio::time::timeout(Duration::from_secs(30), progress).await;
-        assert!(result.is_ok(), "the load is stuck: {:?}", self.ledger.problems.lock().unwrap());
+        assert!(result.is_ok(), "the load is stuck: {:?}", self.state.problems.lock().unwrap());
     }
 
     /// Begins the next epoch: the container is about to be deleted, or has been created
     /// again.
     pub(super) fn next_epoch(&self) {
-        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+        self.state.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Stops the load, lets replication finish, and checks every region.
     pub(super) async fn finish(mut self, regions: &MultiRegion) {
-        self.ledger.is_stopped.store(true, Ordering::SeqCst);
+        self.state.is_stopped.store(true, Ordering::SeqCst);
         while let Some(task) = self.tasks.join_next().await {
             task.unwrap();
         }
-        let problems = std::mem::take(&mut *self.ledger.problems.lock().unwrap());
+        let problems = std::mem::take(&mut *self.state.problems.lock().unwrap());
         assert!(
             problems.is_empty(),
             "{} problems, first: {:#?}",
@@ -104,10 +104,10 @@ impl Load {
             &problems[..problems.len().min(5)]
         );
         regions.wait_for_replication().await;
-        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+        let epoch = self.state.epoch.load(Ordering::SeqCst);
         for region in REGIONS {
             for key in 0..KEYS {
-                let floor = self.ledger.floors[epoch as usize / 2][key].load(Ordering::SeqCst);
+                let floor = self.state.floors[epoch as usize / 2][key].load(Ordering::SeqCst);
                 if floor > 0 {
                     let response = regions.run_in(region, &read(&regions.orders, key)).await;
                     let value = document(&response)["n"].as_u64().unwrap();
@@ -122,21 +122,17 @@ impl Load {
 struct Task {
     driver: Driver,
     orders: Arc<Container>,
-    ledger: Arc<Ledger>,
+    state: Arc<SharedState>,
 }
 
 impl Task {
-    fn new(regions: &MultiRegion, ledger: &Arc<Ledger>) -> Task {
-        Task {
-            driver: regions.driver.clone(),
-            orders: Arc::clone(&regions.orders),
-            ledger: Arc::clone(ledger),
-        }
+    fn new(regions: &MultiRegion, state: &Arc<SharedState>) -> Task {
+        Task { driver: regions.driver.clone(), orders: Arc::clone(&regions.orders), state: Arc::clone(state) }
     }
 
     async fn write_all(self, writer: usize) {
         let mut value = 0;
-        while !self.ledger.is_stopped.load(Ordering::SeqCst) {
+        while !self.state.is_stopped.load(Ordering::SeqCst) {
             value += 1;
             for key in (writer..KEYS).step_by(WRITERS) {
                 self.write(key, value).await;
@@ -145,23 +141,23 @@ impl Task {
     }
 
     async fn write(&self, key: usize, value: u64) {
-        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+        let epoch = self.state.epoch.load(Ordering::SeqCst);
         let body = format!(r#"{{"id":"{key}","customer":"c{key}","n":{value}}}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&self.orders), scope(key), Bytes::from(body));
         let result = self.driver.execute(&upsert, &OperationOptions::default()).await;
         match result {
             Ok(_) if self.is_same_container(epoch) => {
-                self.ledger.floors[epoch as usize / 2][key].fetch_max(value, Ordering::SeqCst);
+                self.state.floors[epoch as usize / 2][key].fetch_max(value, Ordering::SeqCst);
             }
             Ok(_) => {}
             Err(error) => self.report_unless_expected(epoch, &format!("write {value} of key {key}"), &error),
         }
-        self.ledger.writes.fetch_add(1, Ordering::SeqCst);
+        self.state.writes.fetch_add(1, Ordering::SeqCst);
     }
 
     async fn read_all(self, reader: usize) {
         let mut key = reader;
-        while !self.ledger.is_stopped.load(Ordering::SeqCst) {
+        while !self.state.is_stopped.load(Ordering::SeqCst) {
             // 7 and the number of keys have no common divisor, so a reader visits every key.
             key = (key + 7) % KEYS;
             self.read(key).await;
@@ -169,8 +165,8 @@ impl Task {
     }
 
     async fn read(&self, key: usize) {
-        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
-        let floors = &self.ledger.floors[epoch as usize / 2];
+        let epoch = self.state.epoch.load(Ordering::SeqCst);
+        let floors = &self.state.floors[epoch as usize / 2];
         let floor = floors[key].load(Ordering::SeqCst);
         let result = self.driver.execute(&read(&self.orders, key), &OperationOptions::default()).await;
         match result {
@@ -188,12 +184,12 @@ impl Task {
             Err(error) if error.is_not_found() && floor == 0 => tokio::task::yield_now().await,
             Err(error) => self.report_unless_expected(epoch, &format!("read of key {key}"), &error),
         }
-        self.ledger.reads.fetch_add(1, Ordering::SeqCst);
+        self.state.reads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether the same container has existed since `epoch` was read.
     fn is_same_container(&self, epoch: u64) -> bool {
-        epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch
+        epoch.is_multiple_of(2) && self.state.epoch.load(Ordering::SeqCst) == epoch
     }
 
     /// Reports an error. The exception is "not found" when the container may not have
@@ -205,7 +201,7 @@ impl Task {
     }
 
     fn report(&self, problem: String) {
-        self.ledger.problems.lock().unwrap().push(problem);
+        self.state.problems.lock().unwrap().push(problem);
     }
 }
 

@@ -34,7 +34,8 @@ impl WriteStamps {
         WriteStamps { replicated_lsn: Some(lsn), ..WriteStamps::default() }
     }
 
-    /// The stamp of the next change. The first change takes an LSN from the range.
+    /// The stamp of the next change. The first change takes an LSN from the range. `replica` is
+    /// this engine's region, if the account has several.
     pub(super) fn next(
         &mut self,
         state: &mut ContainerState,

@@ -116,7 +116,9 @@ pub(crate) async fn run_bulk(
     options: &PruneOptions,
 ) -> Result<PruneResult, Failure> {
     let mut result = PruneResult::default();
-    for instance in list::matching_instances(&core.store, filter, |_| true).await? {
+    // The filter decides alone.
+    let is_wanted = |_: &list::Summary| true;
+    for instance in list::matching_instances(&core.store, filter, is_wanted).await? {
         let one = run(core, &instance, options).await?;
         result.instances_processed += one.instances_processed;
         result.executions_deleted += one.executions_deleted;

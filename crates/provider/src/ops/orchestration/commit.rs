@@ -30,8 +30,11 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 pub(crate) enum CommitOutcome {
     /// Applied.
     Committed(WrittenEtags),
-    /// Another writer has changed the state, has changed or deleted a bundle or the document of a
-    /// past execution, or the reconciler has given up the staged documents.
+    /// The commit came too late. One of these has happened before:
+    ///
+    /// - Another writer has changed the state.
+    /// - Another writer has changed or deleted a bundle, or the document of a past execution.
+    /// - The reconciler has given up the staged documents.
     Stale,
     /// A message that the turn consumes no longer exists, or a document that the turn creates
     /// exists already.

@@ -65,9 +65,9 @@ pub(crate) async fn delete(
     retry_until(Instant::now() + RETRY_FOR, send).await
 }
 
-/// The number of documents of the next batch, after a batch of `count` documents was too large or one
-/// of its documents was missing. Then another process probably deletes documents of this instance, too,
-/// and a smaller batch has a missing document less often.
+/// The number of documents of the next batch, after a batch of `count` documents was too large, or one
+/// of its documents was missing. If a document was missing, another process probably deletes documents
+/// of this instance, too. A smaller batch has a missing document less often.
 pub(crate) fn fewer(count: usize) -> usize {
     (count / 2).max(1)
 }

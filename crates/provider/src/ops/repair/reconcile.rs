@@ -5,10 +5,10 @@
 //! Unfinished documents have the member `madeAt`: when they were created or became due. A *round*
 //! reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more rounds, from
 //! the oldest document to the newest. Then the next pass begins. So a document that cannot be
-//! finished does not block later documents. A document with contents that only a later version can
-//! read is left to the processes of that version. A pass that reads only documents of this kind
-//! counts as a pass that found nothing. A poll that finds unfinished work of another process wakes
-//! the reconciler.
+//! finished does not block later documents. A document that only a later version can finish, because
+//! this version does not know its type or a type in its contents, is left to the processes of that
+//! version. A pass that reads only documents of this kind counts as a pass that found nothing. A
+//! poll that finds unfinished work of another process wakes the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +57,10 @@ const OTHERS_INTERVALS_MAX: u32 = 3200;
 /// partition. It does not know whether other processes look there.
 const UNKNOWN_INTERVALS: u32 = 45;
 
+/// While passes find nothing, a process skips at least this many intervals in every partition: it
+/// runs one round in [`RECONCILER_IDLE_INTERVALS`] intervals.
+const IDLE_SKIP: u32 = RECONCILER_IDLE_INTERVALS - 1;
+
 /// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
@@ -91,7 +95,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
-        if core.store.check_recently().await.is_err() {
+        if core.store.check_may_take_work().await.is_err() {
             continue;
         }
         if core.repair_signal.take_unfinished_work() {
@@ -155,6 +159,8 @@ async fn raise_layout_version(core: &Core) {
         return;
     }
     let raise = async {
+        // The view may be older than a process that has just started, so the heartbeats are read
+        // again.
         let can_all_read = heartbeat::can_all_read(&core.store, readable).await?;
         if can_all_read {
             layout_version.raise(container).await?;
@@ -226,7 +232,7 @@ impl PartitionState {
             }
             None => 0,
             // A pass is under way, passes find work, or few passes in a row have finished nothing.
-            Some(to_skip) if to_skip < RECONCILER_IDLE_INTERVALS - 1 => to_skip,
+            Some(to_skip) if to_skip < IDLE_SKIP => to_skip,
             Some(to_skip) => to_skip.max(idle_intervals),
         };
         let is_skipped = self.skipped_intervals < to_skip && !is_awake;
@@ -250,9 +256,7 @@ impl PartitionState {
         let (intervals_to_skip, stuck_passes) = match round {
             Ok(()) if self.pass.from > Stamp(0) => (0, self.stuck_passes),
             Ok(()) => match std::mem::take(&mut self.pass) {
-                Pass { read_count, left_count, .. } if read_count == left_count => {
-                    (RECONCILER_IDLE_INTERVALS - 1, 0)
-                }
+                Pass { read_count, left_count, .. } if read_count == left_count => (IDLE_SKIP, 0),
                 Pass { handled_count, .. } if handled_count > 0 => (0, 0),
                 Pass { .. } => backoff(self.stuck_passes),
             },
@@ -282,7 +286,8 @@ struct Pass {
     read_count: usize,
     /// The number of documents that were handled without a failure.
     handled_count: usize,
-    /// The number of documents that only a later version can finish, or their deletion.
+    /// The number of documents that were left: to a later version, or, if the document is the
+    /// tombstone of an instance that is deleted together with others, to that deletion.
     left_count: usize,
     /// The creation time of the oldest outbox that this pass has read.
     oldest_outbox: Option<Stamp>,
@@ -346,8 +351,8 @@ async fn run_round(
     }
 }
 
-/// Finishes documents one after the other. Returns how many were finished, and how many were left to a
-/// later version or to their deletion.
+/// Finishes documents one after the other. Returns how many were finished, and how many were left (see
+/// [`Pass::left_count`]).
 async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
     let (mut handled_count, mut left_count) = (0, 0);
     let (mut delivery, begun) = (Delivery::of_reconciler(), Instant::now());
@@ -378,7 +383,7 @@ fn has_unknown_contents(row: &Value) -> bool {
 }
 
 /// Runs one pass over a container with one partition and few documents, so that one round is the
-/// whole pass. Returns how many documents it read, handled, and left to a later version.
+/// whole pass. Returns how many documents it read, handled, and left.
 #[cfg(test)]
 pub(crate) async fn run_pass(core: &Core) -> (usize, usize, usize) {
     let ranges = core.store.container.feed_ranges().await.expect("the partitions");
@@ -394,19 +399,23 @@ fn made_at(row: &Value) -> Stamp {
 /// Whether a document was finished.
 enum Finished {
     Yes,
-    /// The document is the tombstone of one of several instances that are deleted together. The
-    /// coordinator of that deletion is a document that the reconciler finishes, too.
+    /// One of two kinds of documents that this function leaves as they are:
+    ///
+    /// - The type of the document is unknown, so only a later version can finish it.
+    /// - The document is the tombstone of one of several instances that are deleted together. The
+    ///   coordinator of that deletion is a document that the reconciler finishes, too.
     Left,
 }
 
-/// Finishes one document. Does nothing with a document of an unknown type.
+/// Finishes one document, or leaves it.
 async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Result<Finished, Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
-    let Some(document_type) = DocumentType::of(&row) else { return Ok(Finished::Yes) };
+    let Some(document_type) = DocumentType::of(&row) else { return Ok(Finished::Left) };
     let finished = match document_type {
         Outbox => delivery.deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
         Bundle => unpack::run(core, &text("instanceId"), &text("id")).await,
+        // Chunks of history have the same type, but no `madeAt`. So this is a state document.
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => {

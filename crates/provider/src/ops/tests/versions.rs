@@ -157,6 +157,19 @@ async fn outboxes_and_bundles_with_unknown_types_are_left_and_block_no_round() {
     assert_eq!(documents_of(&provider, "b", "bundle").await.len(), 1);
 }
 
+/// Story of a bug: a document of an unknown type counted as finished, so the reconciler read its
+/// partition in every interval.
+#[tokio::test]
+async fn the_reconciler_leaves_a_document_of_an_unknown_type() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let newer = json!({ "id": "b:1:0", "instanceId": "a", "type": "broadcast", "madeAt": 1000 });
+    provider.core.store.container.create("a", &newer).await.unwrap();
+    let pass = crate::ops::repair::reconcile::run_pass(&provider.core).await;
+    assert_eq!(pass, (1, 0, 1), "the document is read and left, and not handled");
+    assert_eq!(documents_of(&provider, "a", "broadcast").await.len(), 1);
+}
+
 #[tokio::test]
 async fn members_that_this_version_does_not_know_survive_its_commits() {
     let world = World::open().await;

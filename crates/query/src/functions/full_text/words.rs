@@ -9,11 +9,12 @@ use perihelion_model::json::Value;
 use crate::context::Context;
 use crate::error::Evaluated;
 
-/// How many bytes of text take about as long to read as one step.
+/// How many bytes of text take about as long to read as one step of the evaluation (see
+/// [`Budget`](crate::context::Budget)).
 const BYTES_PER_STEP: usize = 8;
 
 /// How many comparisons of two words, or of two characters of a fuzzy keyword, take about as long
-/// as one step.
+/// as one step of the evaluation.
 const COMPARISONS_PER_STEP: usize = 8;
 
 /// The most edits of a fuzzy keyword, as the service documents.

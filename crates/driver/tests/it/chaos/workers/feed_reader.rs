@@ -14,9 +14,9 @@ use perihelion_wire::headers;
 use super::{Worker, json};
 use crate::world::customer;
 
-/// The kind, in the ledger, of a request without a continuation.
+/// The kind, in the record of the run, of a request without a continuation.
 const FIRST_PAGE: &str = "change feed";
-/// The kind, in the ledger, of a request with a continuation.
+/// The kind, in the record of the run, of a request with a continuation.
 pub(in super::super) const NEXT_PAGE: &str = "continued feed";
 
 /// One of this many reads begins its feed again.
@@ -76,7 +76,7 @@ impl Worker {
             if seen.is_none_or(|seen| seen < *floor) && !is_undone {
                 let problem =
                     format!("the feed has skipped {floor} after {seen:?}: {}", response.diagnostics);
-                self.ledger.report(&self.name(id), problem);
+                self.run_record.report(&self.name(id), problem);
             }
         }
         let etag = response.headers.get(&headers::ETAG).cloned();

@@ -1,4 +1,5 @@
-//! The readers. A reader must see at least what its session has read or written before.
+//! The readers. All workers share one session, so a reader must see at least the *floor* of a
+//! document: the highest value that any worker has read, or that was acknowledged to its writer.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +26,7 @@ impl Worker {
         while !self.is_stopped() {
             let (index, id) = COUNTED[self.rng.usize(..COUNTED.len())];
             self.partition = PARTITIONS[index];
-            let floor = self.ledger.floor(&self.name(id));
+            let floor = self.run_record.floor(&self.name(id));
             let read = self.item(Verb::Read, id, String::new());
             if let Ok(response) = self.run(self.plan("read", id, floor, read)).await {
                 self.check_value(id, floor, &json(&response.body), &response);
@@ -51,7 +52,7 @@ impl Worker {
     /// container is the same, a read must see what was written.
     pub(super) async fn use_scratch_container(mut self) {
         for n in 1.. {
-            let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+            let epoch = self.run_record.epoch.load(Ordering::SeqCst);
             let body = Bytes::from(format!(r#"{{"id":"1","customer":"{}","n":{n}}}"#, self.partition));
             let target = Target::items(&self.scratch);
             let upsert = Operation::new(Verb::Upsert, target, customer(self.partition), body);
@@ -72,7 +73,7 @@ impl Worker {
             };
             let read = self.run(planned).await;
             // The scratch container exists in even epochs. In the same epoch it was not replaced.
-            if epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch {
+            if epoch.is_multiple_of(2) && self.run_record.epoch.load(Ordering::SeqCst) == epoch {
                 self.check_scratch(n, &written, &read);
             }
             self.pause().await;
@@ -86,14 +87,14 @@ impl Worker {
         if let Err(error) = written
             && error.is_not_found()
         {
-            self.ledger.report(SCRATCH, format!("the container exists and was not found: {error:?}"));
+            self.run_record.report(SCRATCH, format!("the container exists and was not found: {error:?}"));
         }
         match (written, read) {
             (Ok(_), Ok(response)) if json(&response.body)["n"].as_u64() != Some(n) => {
-                self.ledger.report(SCRATCH, format!("wrote {n}, read {:?}", response.body));
+                self.run_record.report(SCRATCH, format!("wrote {n}, read {:?}", response.body));
             }
             (Ok(_), Err(error)) if error.is_not_found() => {
-                self.ledger.report(SCRATCH, format!("wrote {n}, and it was not found: {error:?}"));
+                self.run_record.report(SCRATCH, format!("wrote {n}, and it was not found: {error:?}"));
             }
             _ => {}
         }
@@ -105,7 +106,7 @@ impl Worker {
         let prefix = format!("{}/", self.partition);
         let in_partition =
             |(name, floor): (String, u64)| name.strip_prefix(&prefix).map(|id| (id.to_owned(), floor));
-        self.ledger.floors().into_iter().filter_map(in_partition).collect()
+        self.run_record.floors().into_iter().filter_map(in_partition).collect()
     }
 
     fn check_page(&self, floors: &[(String, u64)], result: &Result<Response, Error>) {
@@ -117,7 +118,7 @@ impl Worker {
                 Some(row) => self.check_value(id, *floor, row, response),
                 None => {
                     let problem = format!("missing from a page: {}", response.diagnostics);
-                    self.ledger.report(&self.name(id), problem);
+                    self.run_record.report(&self.name(id), problem);
                 }
             }
         }
@@ -133,8 +134,8 @@ impl Worker {
         }
         if n < floor {
             let problem = format!("went back from {floor} to {n}: {}", response.diagnostics);
-            self.ledger.report(&name, problem);
+            self.run_record.report(&name, problem);
         }
-        self.ledger.raise_floor(&name, n);
+        self.run_record.raise_floor(&name, n);
     }
 }

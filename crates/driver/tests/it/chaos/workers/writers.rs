@@ -52,7 +52,7 @@ impl Worker {
     /// be above all values that were acknowledged before.
     pub(super) async fn count(mut self) {
         while !self.is_stopped() {
-            let floor = self.ledger.floor("p3/count");
+            let floor = self.run_record.floor("p3/count");
             let body = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
             let count = self.item(Verb::Patch, "count", body.to_owned());
             let result = self.run(self.plan("increment", "count", 1, count)).await;
@@ -63,7 +63,7 @@ impl Worker {
                         "is {n} after an increment, and was {floor} before: {}",
                         response.diagnostics
                     );
-                    self.ledger.report("p3/count", problem);
+                    self.run_record.report("p3/count", problem);
                 }
                 self.acknowledge("count", n, &result);
             }
@@ -77,7 +77,7 @@ impl Worker {
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {
-                let (mut document, id) = (json(&response.body), self.ledger.next_id());
+                let (mut document, id) = (json(&response.body), self.run_record.next_id());
                 let n = document["n"].as_u64().unwrap() + 1;
                 document["n"] = value!(n);
                 document["by"][id.to_string()] = value!(true);
@@ -97,7 +97,7 @@ impl Worker {
     /// Creates documents with ids that another worker creates as well.
     pub(super) async fn contest(mut self) {
         for n in 1.. {
-            let (id, stamp) = (format!("contest-{n}"), self.ledger.next_id());
+            let (id, stamp) = (format!("contest-{n}"), self.run_record.next_id());
             let body = format!(r#"{{"id":"{id}","customer":"{}","n":{n},"stamp":{stamp}}}"#, self.partition);
             let mut create = self.item(Verb::Create, &id, body);
             if self.rng.bool() {
@@ -134,7 +134,8 @@ impl Worker {
             Ok(_) => Some(false),
             Err(error) => {
                 if error.is_not_found() {
-                    self.ledger.report("p6/cycle", format!("does not exist before its delete: {error:?}"));
+                    self.run_record
+                        .report("p6/cycle", format!("does not exist before its delete: {error:?}"));
                 }
                 None
             }
@@ -143,7 +144,7 @@ impl Worker {
 
     /// Creates the worker's document. Returns whether the document exists now.
     async fn create_own(&mut self) -> Option<bool> {
-        let stamp = self.ledger.next_id();
+        let stamp = self.run_record.next_id();
         let body = format!(r#"{{"id":"cycle","customer":"{}","stamp":{stamp}}}"#, self.partition);
         let create = self.item(Verb::Create, "cycle", body).with_witness(witness(
             "cycle",
@@ -154,7 +155,7 @@ impl Worker {
             Ok(_) => Some(true),
             Err(error) => {
                 if error.is_conflict() {
-                    self.ledger.report("p6/cycle", format!("exists before its create: {error:?}"));
+                    self.run_record.report("p6/cycle", format!("exists before its create: {error:?}"));
                 }
                 None
             }
@@ -173,7 +174,7 @@ impl Worker {
     /// Runs a batch that is not idempotent, because it increments.
     pub(super) async fn batch(mut self) {
         while !self.is_stopped() {
-            let stamp = self.ledger.next_id();
+            let stamp = self.run_record.next_id();
             let body = format!(
                 r#"[{{"operationType":"Create","resourceBody":{{"id":"batch-{stamp}","customer":"{0}","stamp":{stamp}}}}},
                 {{"operationType":"Patch","id":"count","resourceBody":{{"operations":[{{"op":"incr","path":"/n","value":1}}]}}}}]"#,
@@ -193,7 +194,7 @@ impl Worker {
     pub(super) async fn guarded_batch(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("head").await {
-                let stamp = self.ledger.next_id();
+                let stamp = self.run_record.next_id();
                 let n = json(&response.body)["n"].as_u64().unwrap() + 1;
                 let etag = value!(response.etag().unwrap());
                 let body = format!(
@@ -227,7 +228,7 @@ impl Worker {
     /// Raises the floor of a document if the write was acknowledged.
     fn acknowledge(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if result.is_ok() {
-            self.ledger.raise_floor(&self.name(id), n);
+            self.run_record.raise_floor(&self.name(id), n);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger of a run: the operations of the workers with their results, and the floor
+//! The record of a run: the operations of the workers with their results, and the floor
 //! of each document. The checkers read it. The floor is the highest value that was
 //! acknowledged or read. All workers share one driver, and so one session: no later read
 //! may show less than the floor.
@@ -71,9 +71,9 @@ pub(super) const RECOVERED: u32 = 2;
 /// The end: workers stop.
 pub(super) const STOP: u32 = 3;
 
-/// The ledger of one run.
+/// The record of one run.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct RunRecord {
     pub(super) phase: AtomicU32,
     /// Even: the scratch container exists; odd: it is being replaced.
     pub(super) epoch: AtomicU64,
@@ -83,7 +83,7 @@ pub(super) struct Ledger {
     floors: Mutex<HashMap<String, u64>>,
 }
 
-impl Ledger {
+impl RunRecord {
     pub(super) fn phase(&self) -> u32 {
         self.phase.load(Ordering::SeqCst)
     }
