@@ -65,17 +65,32 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
         // `ARRAY_CONTAINS(constant, path)` is an IN with the items of the constant. A call with
         // a third argument is not an IN, because it may also accept an item with more members.
         Node::Call(function, arguments) if function.is_array_contains() => {
-            if let [items, wanted] = arguments.as_slice()
-                && let Some(Some(Value::Array(items))) = items.as_constant()
-            {
-                let mut values: Vec<Value> = items.to_vec();
-                values.sort_by(|a, b| compare_values(Some(a), Some(b)));
-                values.dedup_by(|a, b| compare_values(Some(a), Some(b)).is_eq());
-                add(found, path_of(wanted, hops), Condition::In(values));
+            if let Some((items, wanted)) = constant_list(arguments) {
+                add(found, path_of(wanted, hops), Condition::In(sorted_set(items)));
             }
         }
         _ => {}
     }
+}
+
+/// The items and the second argument of a call of ARRAY_CONTAINS with two arguments, if its first
+/// argument is a constant.
+pub(crate) fn constant_list(arguments: &[Node]) -> Option<(&[Value], &Node)> {
+    match arguments {
+        [items, wanted] => match items.as_constant() {
+            Some(Some(Value::Array(items))) => Some((items, wanted)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The values in their order, each once.
+pub(crate) fn sorted_set(values: &[Value]) -> Vec<Value> {
+    let mut values: Vec<Value> = values.to_vec();
+    values.sort_by(|a, b| compare_values(Some(a), Some(b)));
+    values.dedup_by(|a, b| compare_values(Some(a), Some(b)).is_eq());
+    values
 }
 
 /// Adds the conjunct of a comparison, if it compares a path with a defined constant.

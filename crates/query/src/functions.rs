@@ -96,7 +96,11 @@ impl Function {
     }
 
     pub(crate) fn is_array_contains(self) -> bool {
-        self.0.name == "ARRAY_CONTAINS"
+        matches!(self.0.name, "ARRAY_CONTAINS" | "_TRY_ARRAY_CONTAINS")
+    }
+
+    pub(crate) fn is_absolute_value(self) -> bool {
+        self.0.name == "ABS"
     }
 
     pub(crate) fn is_null_test(self) -> bool {

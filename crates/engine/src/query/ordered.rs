@@ -413,7 +413,12 @@ impl Context<'_> {
                 // The page cannot pause within a document, because a place in an index does not say
                 // which documents with equal keys were read.
                 Some(_) if part >= PARTS_MAX && ordering_index.is_some() => break,
-                Some(next) => place = next,
+                Some(next) => {
+                    if !may_pause {
+                        self.pace.check_gathering()?;
+                    }
+                    place = next;
+                }
             }
         }
         Err(evaluation_refusal(EvaluationError::TooMuchWork))

@@ -20,9 +20,14 @@ use crate::support;
 
 /// An engine with a container and a clock that moves by a second whenever it is read.
 async fn slow_engine(partitions: u32) -> (Arc<Engine>, Arc<Container>) {
+    engine_with_clock_step(partitions, 1000).await
+}
+
+/// An engine with a container and a clock that moves by this many milliseconds whenever it is read.
+async fn engine_with_clock_step(partitions: u32, step: u64) -> (Arc<Engine>, Arc<Container>) {
     let milliseconds = AtomicU64::new(1_700_000_000_000);
     let clock =
-        Clock::from_fn(move || Duration::from_millis(milliseconds.fetch_add(1000, Ordering::Relaxed)));
+        Clock::from_fn(move || Duration::from_millis(milliseconds.fetch_add(step, Ordering::Relaxed)));
     let options = EngineOptions::default().with_partitions(partitions).with_clock(clock);
     let engine = support::engine(options).await;
     let container = support::container(&engine, "c").await;
@@ -451,6 +456,21 @@ async fn an_aggregate_that_takes_too_long_is_refused_as_a_timeout() {
     fill(&engine, &container, 80).await;
     assert_eq!(count(&engine).unwrap_err().status, 408);
     assert_eq!(page(&engine, "SELECT DISTINCT c.v FROM c", 10, None).unwrap_err().status, 408);
+}
+
+/// A query that sorts by a distance cannot end its first page early. The rows of one document are read
+/// in parts, and the limit of time holds between these parts.
+#[tokio::test]
+async fn a_query_by_distance_over_the_rows_of_one_document_that_takes_too_long_is_refused() {
+    let (engine, container) = engine_with_clock_step(1, 20_000).await;
+    let numbers = (0..1000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let text = format!(r#"{{"id":"1","pk":"k","vector":[1,2],"items":[{numbers}]}}"#);
+    let operation = ItemOperation::Create { body: NewBody::new(support::object(&text), &container).unwrap() };
+    let key = PartitionKey::from_header("[\"k\"]").unwrap();
+    engine.write_item(&container, key, operation, Precondition::default()).await.unwrap();
+    let query = "SELECT TOP 3 VALUE a + b + c2 FROM c JOIN a IN c.items JOIN b IN c.items JOIN c2 IN c.items \
+                 ORDER BY VectorDistance(c.vector, [1, 1])";
+    assert_eq!(page(&engine, query, 3, None).unwrap_err().status, 408);
 }
 
 fn feed(engine: &Engine, mode: FeedMode, start: FeedStart) -> FeedPage {

@@ -5,11 +5,12 @@
 
 use std::borrow::Borrow;
 
-use perihelion_model::json::Value;
+use perihelion_model::json::{Number, Value};
 use perihelion_model::partition_key::KeyPath;
 
 use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::bind::Bound;
+use crate::conjunct::{constant_list, sorted_set};
 use crate::node::{InList, Node, Step};
 use crate::order::compare_values;
 
@@ -113,11 +114,21 @@ fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>>
             (a, Node::Constant(Some(value))) | (Node::Constant(Some(value)), a) if is_path(a) => {
                 Some(vec![value.clone()])
             }
+            (Node::Call(function, arguments), Node::Constant(Some(Value::Number(number))))
+            | (Node::Constant(Some(Value::Number(number))), Node::Call(function, arguments))
+                if function.is_absolute_value() && arguments.first().is_some_and(is_path) =>
+            {
+                numbers_with_absolute_value(*number)
+            }
             _ => None,
         },
         Node::In { value, list: InList::Sorted { values, .. }, negated: false } if is_path(value) => {
             (values.len() <= KEYS_MAX).then(|| values.clone())
         }
+        Node::Call(function, arguments) if function.is_array_contains() => match constant_list(arguments) {
+            Some((items, wanted)) if is_path(wanted) && items.len() <= KEYS_MAX => Some(sorted_set(items)),
+            _ => None,
+        },
         Node::Call(function, arguments) if function.is_null_test() => match arguments.as_slice() {
             [argument] if is_path(argument) => Some(vec![Value::Null]),
             _ => None,
@@ -126,6 +137,17 @@ fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>>
         node if is_path(node) => Some(vec![Value::Bool(true)]),
         _ => None,
     }
+}
+
+/// The numbers whose absolute value is this number; `None` when one of them cannot be computed.
+fn numbers_with_absolute_value(number: Number) -> Option<Vec<Value>> {
+    let opposite = match number {
+        Number::Int(value) => Number::Int(value.checked_neg()?),
+        Number::Uint(_) => return None,
+        Number::Double(value) => Number::Double(-value),
+    };
+    let is_negative = number.as_f64() < 0.0;
+    Some(if is_negative { Vec::new() } else { sorted_set(&[Value::Number(number), Value::Number(opposite)]) })
 }
 
 /// Whether the value can be a part of a partition key.
