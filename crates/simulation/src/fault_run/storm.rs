@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use duroxide::providers::InstanceFilter;
+use tokio::sync::Mutex;
 
 use crate::checkers::Deleted;
 use crate::process::User;
@@ -81,19 +82,16 @@ impl Storm {
             // this call fails.
             let _ = user.client.delete_instance_bulk(filter).await;
         }
-        let mut deletions = Vec::new();
-        for (number, (instance, orchestration)) in instances.iter().zip(&self.orchestrations).enumerate() {
+        // A workflow that is started again may wait for a worker that is busy with an instance that is
+        // deleted later. So only the deletions wait for each other.
+        let one_by_one = Mutex::new(());
+        let order = (!self.is_parallel).then_some(&one_by_one);
+        let deletions = instances.iter().zip(&self.orchestrations).enumerate();
+        let deletions = deletions.map(|(number, (instance, orchestration))| {
             let scenario = self.is_started_again(number).then(|| scenario_after(orchestration));
-            deletions.push(delete_and_start_again(user, instance, scenario));
-        }
-        let mut done = Vec::new();
-        if self.is_parallel {
-            done.extend(futures_util::future::join_all(deletions).await);
-        } else {
-            for deletion in deletions {
-                done.push(deletion.await);
-            }
-        }
+            delete_and_start_again(user, instance, scenario, order)
+        });
+        let done = futures_util::future::join_all(deletions).await;
         let (mut all_deleted, mut all_endings) = (Vec::new(), Endings::new());
         for done in done {
             let (deleted, endings) = done?;
@@ -110,13 +108,20 @@ impl Storm {
     }
 }
 
-/// Deletes an instance with its tree. Then starts an instance of the same name, if there is a scenario.
+/// Deletes an instance with its tree, after the earlier deletions if there is an order. Then starts an
+/// instance of the same name, if there is a scenario.
 async fn delete_and_start_again(
     user: &User,
     instance: &str,
     scenario: Option<Scenario>,
+    order: Option<&Mutex<()>>,
 ) -> Result<(Deleted, Endings), String> {
+    let permit = match order {
+        Some(order) => Some(order.lock().await),
+        None => None,
+    };
     let at = delete(user, instance).await;
+    drop(permit);
     let mut deleted =
         Deleted { instance: instance.to_owned(), at, started_again: Vec::new(), incarnations: Vec::new() };
     let Some(scenario) = scenario else { return Ok((deleted, Endings::new())) };

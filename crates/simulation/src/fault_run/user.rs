@@ -27,6 +27,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(400);
 /// than [`POLL_INTERVAL`], because all documents are read.
 const CLEANUP_POLL_INTERVAL: Duration = Duration::from_secs(3);
 
+/// After this time the reads of every region show all writes. Longer than the longest replication delay
+/// that is drawn.
+const REPLICATED_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long the cleanup may take after everything has ended: locks expire, sessions become
 /// idle, a deletion that its process left is given up after a minute, and the reconciler runs.
 const SETTLED_WITHIN: Duration = Duration::from_secs(200);
@@ -172,6 +176,7 @@ async fn wait_until_ended(user: &User, found: &Evidence) {
 /// Waits for the cleanup, reads all histories that are left, and waits for the idle time.
 async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
     let limit = if has_retention { SETTLED_WITH_RETENTION_WITHIN } else { SETTLED_WITHIN };
+    tokio::time::sleep(REPLICATED_WITHIN).await;
     let begun = Instant::now();
     (found.documents, found.leftover) = loop {
         let (documents, leftover) = match read_all(user).await {
