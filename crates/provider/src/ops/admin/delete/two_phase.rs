@@ -445,11 +445,15 @@ async fn purge_member(
 /// Purges a deleted instance whose tombstone a process has found. If the instance is deleted together
 /// with others, the whole deletion is finished: this instance must not be purged before all of them have
 /// their tombstones. If its coordinator is not found, and the deletion began less than
-/// `deletion_timeout` ago, nothing is done: a replica may be late.
+/// `deletion_timeout` ago, nothing is done: a replica may be late. A replica that answers the coordinator
+/// as it was before the commit is late, too. That version does not have the messages in delivery.
 pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
     let Some(deletion_id) = &tombstone.value.deletion else { return purge::run(core, tombstone).await };
     match read_coordinator(&core.store, deletion_id).await? {
-        Some(found) => Box::pin(roll_forward(core, &found.value)).await,
+        Some(found) if found.value.stage == DeletionStage::Committed => {
+            Box::pin(roll_forward(core, &found.value)).await
+        }
+        Some(_) => Ok(PurgeEnd::TakenOver),
         None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
             purge::run(core, tombstone).await
         }
