@@ -5,10 +5,13 @@ use duroxide::providers::Provider;
 use perihelion_client::Patch;
 
 use super::deletions::{
-    TREE, documents_of_type, interrupt_between_tombstones, is_deleted, reconciling_provider, wait_for_cleanup,
+    TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
+    start_child, wait_for_cleanup,
 };
-use super::{LOCK, NEVER, NO_WAIT, World, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, start};
 use crate::CosmosDBProvider;
+use crate::documents::Outbox;
+use crate::ops::orchestration::deliver;
 
 /// The partition key of all deletions.
 const DELETIONS_KEY: u64 = 1;
@@ -40,4 +43,22 @@ async fn a_claim_that_reads_a_coordinator_from_before_its_commit_writes_no_tombs
     for instance in TREE {
         assert!(is_deleted(&other, instance).await, "{instance}");
     }
+}
+
+/// Story of a bug: a cancellation of a child was in delivery while its tree was deleted. It arrived after
+/// the tombstone was written, and cancelled the next child of that name. Only starts were kept away.
+#[tokio::test]
+async fn a_cancellation_in_delivery_while_a_tree_is_deleted_does_not_reach_the_next_child() {
+    let world = interrupt_between_tombstones().await;
+    let outbox = documents_of_type(&world, "outbox").await.remove(0);
+    let outbox: Outbox = serde_json::from_value(outbox).unwrap();
+    let other = reconciling_provider(&world).await;
+    wait_for_cleanup(&other).await;
+    deliver::deliver_again(&other.core, outbox).await.unwrap();
+    other.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_turn_of(&other, "parent").await;
+    let messages = vec![start_child("queued", "parent")];
+    ack(&other, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
+    let (_, messages) = fetch_turn_of(&other, "queued").await;
+    assert_eq!(messages, [start_child("queued", "parent")]);
 }

@@ -47,8 +47,8 @@ pub(super) fn start_child(instance: &str, parent: &str) -> WorkItem {
 }
 
 /// Creates a parent and two children: the start of the child `queued` is queued, and the start
-/// of the child `late` is in the outbox. The outbox also has the start of an instance without a
-/// parent, `detached`.
+/// of the child `late` is in the outbox. The outbox also has a cancellation of `queued`, and the start
+/// of an instance without a parent, `detached`.
 async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
     let token = fetch_first_turn(provider, "parent").await;
     let messages = vec![start_child("queued", "parent")];
@@ -62,7 +62,8 @@ async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
         provider.abandon_orchestration_item(&token, Some(Duration::from_millis(1)), true).await.unwrap();
     };
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
-    let messages = vec![start_child("late", "parent"), start("detached", String::new())];
+    let cancel = WorkItem::CancelInstance { instance: "queued".into(), reason: String::new() };
+    let messages = vec![start_child("late", "parent"), cancel, start("detached", String::new())];
     ack(provider, &token, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
     provider.core.background.wait_until_idle().await;
     assert_eq!(documents_of_type(world, "outbox").await.len(), 1, "the start is not delivered");

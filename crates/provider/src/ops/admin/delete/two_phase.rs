@@ -34,12 +34,14 @@ use perihelion_client::{Etag, Written};
 use tokio::time::Instant;
 
 use super::{
-    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, starts_in_outboxes,
+    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, messages_in_outboxes,
     states_of, write_tombstone,
 };
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Deletion, DeletionStage, DocumentType, State, UnknownMembers, Versioned};
+use crate::documents::{
+    Deletion, DeletionStage, DocumentType, Message, MessageInDelivery, State, UnknownMembers, Versioned,
+};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge::{self, PurgeEnd};
@@ -118,8 +120,9 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Marks all instances. After that, no instance of the set can start a child. Then collects the
-/// starts that may be in delivery, and checks for children again.
+/// Marks all instances. After that, no instance of the set can start a child or send a message. Then
+/// collects the messages from one instance of the set to another that may be in delivery, and checks for
+/// children again.
 async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -140,10 +143,16 @@ async fn prepare(
     for group in instances.chunks(PARALLEL_MAX) {
         let mut outboxes = Vec::with_capacity(group.len());
         for instance in group {
-            outboxes.push(starts_in_outboxes(&core.store, instance));
+            outboxes.push(messages_in_outboxes(&core.store, instance));
         }
-        for starts in join_all(outboxes).await {
-            deletion.in_delivery.extend(starts?);
+        for messages in join_all(outboxes).await {
+            // Other messages are answers, and name the incarnation that they are for.
+            let is_within =
+                |message: &Message| message.needs_dedup && set.contains(message.instance_id.as_str());
+            let within = messages?.into_iter().filter(is_within);
+            deletion.in_delivery.extend(
+                within.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
+            );
         }
         record_progress(core, deletion, etag).await?;
     }
@@ -162,7 +171,7 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
     if age < core.options.deletion_timeout / 4 {
         return Ok(());
     }
-    // The starts in delivery are not written before the commit.
+    // The messages in delivery are not written before the commit.
     let made_at = core.clock.stamp();
     let progress = Deletion { made_at, in_delivery: Vec::new(), ..deletion.clone() };
     let until = Instant::now() + RETRY_FOR;
