@@ -1,16 +1,17 @@
 //! Deletions while other processes work on the same instances: they find the deletion half done, read
 //! replicas that are behind, deliver messages late, or use the names again.
 
-use duroxide::providers::Provider;
+use duroxide::providers::{Provider, ProviderAdmin};
 use perihelion_client::Patch;
 
 use super::deletions::{
     TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
     start_child, wait_for_cleanup,
 };
-use super::{LOCK, NEVER, NO_WAIT, World, ack, event, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, start};
 use crate::CosmosDBProvider;
-use crate::documents::Outbox;
+use crate::documents::{DocumentType, Outbox, State};
+use crate::ops::admin::delete;
 use crate::ops::orchestration::deliver;
 
 /// The partition key of all deletions.
@@ -22,6 +23,10 @@ async fn change_coordinator(world: &World, provider: &CosmosDBProvider, patch: P
     let id = before["id"].as_str().unwrap();
     provider.core.store.container.patch(DELETIONS_KEY, id, &patch).await.unwrap();
     before
+}
+
+async fn state_of(provider: &CosmosDBProvider, instance: &str) -> State {
+    provider.core.store.state(instance).await.unwrap().expect("its state").value
 }
 
 /// Story of a bug: a replica answered the coordinator as it was before the commit, without the starts in
@@ -61,4 +66,36 @@ async fn a_cancellation_in_delivery_while_a_tree_is_deleted_does_not_reach_the_n
     ack(&other, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
     let (_, messages) = fetch_turn_of(&other, "queued").await;
     assert_eq!(messages, [start_child("queued", "parent")]);
+}
+
+/// Story of a bug: the instances of a deletion are purged in groups. After a failure in one group, the
+/// purges of later groups were not tried, in any round of the reconciler.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_cannot_be_purged_delays_no_other() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let set: Vec<String> = (0..=delete::PARALLEL_MAX).map(|number| format!("i{number}")).collect();
+    for name in &set {
+        let token = fetch_first_turn(&provider, name).await;
+        ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
+    }
+    let now = provider.core.clock.stamp();
+    // The service refuses a message whose id contains a slash.
+    let message = crate::plan::message_document(&start("b", String::new()), "x:no/body:1".into(), now, None);
+    let outbox = Outbox {
+        visible_at: now,
+        id: "o:1:0".to_owned(),
+        instance_id: set[0].clone(),
+        document_type: DocumentType::Outbox,
+        made_at: now,
+        messages: vec![message.unwrap()],
+        staging_id: None,
+    };
+    provider.core.store.container.create(set[0].as_str(), &outbox).await.unwrap();
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    for name in &set {
+        let state = state_of(&provider, name).await;
+        assert_eq!((state.is_deleted(), state.purge.is_some()), (true, *name == set[0]), "{name}");
+    }
+    assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the coordinator stays");
 }

@@ -409,17 +409,24 @@ async fn write_tombstones(
 
 /// Purges all instances of a deletion, then deletes its coordinator. All tombstones are written, and
 /// `known` has some of them. The coordinator is deleted last, because purges read it. If another process
-/// is purging an instance, the coordinator stays, and the next call deletes it.
+/// is purging an instance, the coordinator stays, and the next call deletes it. A purge that fails stops
+/// no other purge: the first failure is returned at the end.
 async fn purge_all(core: &Core, deletion: &Deletion, mut known: Tombstones) -> Result<PurgeEnd, Failure> {
-    let mut is_done = true;
+    let (mut is_done, mut first_failure) = (true, None);
     for group in deletion.instances.chunks(PARALLEL_MAX) {
         let mut purges = Vec::with_capacity(group.len());
         for instance in group {
             purges.push(purge_member(core, deletion, instance, known.remove(instance)));
         }
-        // A failure does not stop the other purges of the group.
-        let ends = join_all(purges).await.into_iter().collect::<Result<Vec<PurgeEnd>, Failure>>()?;
-        is_done &= ends.iter().all(|end| *end == PurgeEnd::Done);
+        for purged in join_all(purges).await {
+            match purged {
+                Ok(end) => is_done &= end == PurgeEnd::Done,
+                Err(failure) => drop(first_failure.get_or_insert(failure)),
+            }
+        }
+    }
+    if let Some(failure) = first_failure {
+        return Err(failure);
     }
     if !is_done {
         return Ok(PurgeEnd::TakenOver);
