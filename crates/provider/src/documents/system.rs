@@ -34,7 +34,7 @@ pub(crate) struct Deletion {
     pub(crate) document_type: DocumentType,
     /// The instances that are deleted together.
     pub(crate) instances: Vec<String>,
-    /// Starts of children that may still be in delivery.
+    /// Messages from one of these instances to another that may still be in delivery.
     #[serde(rename = "late", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) in_delivery: Vec<MessageInDelivery>,
     pub(crate) stage: DeletionStage,

@@ -3,6 +3,7 @@
 
 mod clock_steps;
 mod costs;
+mod deletion_races;
 mod deletions;
 mod deletions_by_transaction;
 mod failed_renewal;

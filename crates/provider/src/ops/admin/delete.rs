@@ -11,9 +11,9 @@
 //!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
 //! child: while the start is in the outbox, while it is queued, and after the child has begun.
-//! Parent and child may be deleted together while the start is in delivery. Then the child's
-//! tombstone lists the start as a consumed message, so a start that arrives later has no
-//! effect.
+//! Parent and child may be deleted together while the start, or another message of the parent to the
+//! child, is in delivery. Then the child's tombstone lists these messages as consumed, so a message that
+//! arrives later has no effect: neither on the deleted child nor on the next child of that name.
 
 mod one_transaction;
 mod two_phase;
@@ -30,9 +30,7 @@ use serde_json::Value;
 
 use crate::documents::dedup::DedupEntry;
 use crate::documents::lock_token::nonce;
-use crate::documents::{
-    Deletion, DocumentType, ExecutionStatus, MessageInDelivery, Outbox, State, Versioned,
-};
+use crate::documents::{Deletion, DocumentType, ExecutionStatus, Message, Outbox, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::read;
@@ -183,11 +181,12 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
     for group in parents.chunks(PARALLEL_MAX) {
         let mut outboxes = Vec::with_capacity(group.len());
         for parent in group {
-            outboxes.push(starts_in_outboxes(store, parent));
+            outboxes.push(messages_in_outboxes(store, parent));
         }
-        for (parent, starts) in group.iter().zip(join_all(outboxes).await) {
-            for start in starts? {
-                found.push(Child { instance_id: start.instance, parent: (*parent).to_owned() });
+        for (parent, messages) in group.iter().zip(join_all(outboxes).await) {
+            let is_start = |message: &Message| message.start_parent.as_deref() == Some(*parent);
+            for start in messages?.into_iter().filter(is_start) {
+                found.push(Child { instance_id: start.instance_id, parent: (*parent).to_owned() });
             }
         }
     }
@@ -260,17 +259,13 @@ pub(super) fn in_list(text: &str, names: &[&str]) -> Query {
         .fold(query, |query, (parameter, name)| query.with_parameter(parameter, *name))
 }
 
-/// The starts of children in the outboxes of an instance. Some of them may be delivered
-/// already: an outbox is deleted only after the delivery of its last message.
-async fn starts_in_outboxes(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
-    let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
+/// The messages in the outboxes of an instance. Some of them may be delivered already: an outbox is
+/// deleted only after the delivery of its last message.
+async fn messages_in_outboxes(store: &Store, sender: &str) -> Result<Vec<Message>, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(sender);
     let mut found = Vec::new();
     for row in store.rows::<Value>(query).await? {
-        let messages = decode_row::<Outbox>(row)?.value.messages.into_iter();
-        let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
-        found.extend(
-            starts.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
-        );
+        found.extend(decode_row::<Outbox>(row)?.value.messages);
     }
     Ok(found)
 }
@@ -375,7 +370,7 @@ fn tombstone_of(
     let to_delete = heads
         .iter()
         .filter(|head| matches!(head.document_type, Some(DocumentType::Message | DocumentType::Activity)));
-    // Starts that may be in delivery to this instance count as consumed.
+    // Messages that may be in delivery to this instance count as consumed.
     let in_delivery = deletion
         .iter()
         .flat_map(|deletion| &deletion.in_delivery)

@@ -47,8 +47,8 @@ pub(super) fn start_child(instance: &str, parent: &str) -> WorkItem {
 }
 
 /// Creates a parent and two children: the start of the child `queued` is queued, and the start
-/// of the child `late` is in the outbox. The outbox also has the start of an instance without a
-/// parent, `detached`.
+/// of the child `late` is in the outbox. The outbox also has a cancellation of `queued`, and the start
+/// of an instance without a parent, `detached`.
 async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
     let token = fetch_first_turn(provider, "parent").await;
     let messages = vec![start_child("queued", "parent")];
@@ -62,7 +62,8 @@ async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
         provider.abandon_orchestration_item(&token, Some(Duration::from_millis(1)), true).await.unwrap();
     };
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
-    let messages = vec![start_child("late", "parent"), start("detached", String::new())];
+    let cancel = WorkItem::CancelInstance { instance: "queued".into(), reason: String::new() };
+    let messages = vec![start_child("late", "parent"), cancel, start("detached", String::new())];
     ack(provider, &token, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
     provider.core.background.wait_until_idle().await;
     assert_eq!(documents_of_type(world, "outbox").await.len(), 1, "the start is not delivered");
@@ -196,7 +197,7 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
 
 /// Ends the process of a deletion of the tree after the tombstone of the parent is written, and before that
 /// of its child `queued`.
-async fn interrupt_between_tombstones() -> World {
+pub(super) async fn interrupt_between_tombstones() -> World {
     // A deletion writes its first tombstone after more than ten requests.
     for count in 10..REQUESTS_MAX {
         let world = World::open().await;
@@ -213,7 +214,7 @@ async fn interrupt_between_tombstones() -> World {
     panic!("a deletion takes fewer requests");
 }
 
-async fn is_deleted(provider: &CosmosDBProvider, instance: &str) -> bool {
+pub(super) async fn is_deleted(provider: &CosmosDBProvider, instance: &str) -> bool {
     provider.core.store.state(instance).await.unwrap().unwrap().value.is_deleted()
 }
 
@@ -273,7 +274,7 @@ async fn no_instance_is_purged_before_all_have_their_tombstones() {
 const COMMIT: &str = "\"Committed\"";
 
 /// Runs the first turns of two instances, `a` and `b`.
-async fn run_two_instances(provider: &CosmosDBProvider) -> [String; 2] {
+pub(super) async fn run_two_instances(provider: &CosmosDBProvider) -> [String; 2] {
     let set = ["a", "b"].map(str::to_owned);
     for name in &set {
         provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
@@ -343,7 +344,7 @@ async fn the_coordinator_stays_while_another_process_purges() {
 
 /// Fetches turns until one is of this instance. Turns of other instances are committed, unless these
 /// are deleted.
-async fn fetch_turn_of(provider: &CosmosDBProvider, wanted: &str) -> (String, Vec<WorkItem>) {
+pub(super) async fn fetch_turn_of(provider: &CosmosDBProvider, wanted: &str) -> (String, Vec<WorkItem>) {
     loop {
         let fetched = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
         let (item, token, _) = fetched.unwrap_or_else(|| panic!("{wanted} has no turn"));
@@ -483,7 +484,7 @@ fn answer(result: &str) -> WorkItem {
 }
 
 /// Starts the parent, which starts its child. Returns the child's token.
-async fn start_parent_and_child(provider: &CosmosDBProvider) -> String {
+pub(super) async fn start_parent_and_child(provider: &CosmosDBProvider) -> String {
     let token = fetch_first_turn(provider, "parent").await;
     let messages = vec![start_child("child", "parent")];
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
@@ -493,7 +494,7 @@ async fn start_parent_and_child(provider: &CosmosDBProvider) -> String {
 }
 
 /// Completes the child with this result.
-async fn complete_child(provider: &CosmosDBProvider, token: &str, result: &str) {
+pub(super) async fn complete_child(provider: &CosmosDBProvider, token: &str, result: &str) {
     let history = vec![event("child", 1, String::new())];
     let metadata = duroxide::providers::ExecutionMetadata {
         parent_instance_id: Some("parent".into()),
@@ -637,7 +638,7 @@ async fn retention_reads_the_members_of_a_large_tree_at_the_same_time() {
 }
 
 /// Ends an instance, which is the parent or its child, with its first turn.
-async fn end(provider: &CosmosDBProvider, token: &str, instance: &str, messages: Vec<WorkItem>) {
+pub(super) async fn end(provider: &CosmosDBProvider, token: &str, instance: &str, messages: Vec<WorkItem>) {
     let metadata = duroxide::providers::ExecutionMetadata {
         parent_instance_id: Some("parent".to_owned()).filter(|parent| parent != instance),
         status: Some("Completed".into()),

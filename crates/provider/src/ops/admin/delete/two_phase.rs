@@ -34,12 +34,14 @@ use perihelion_client::{Etag, Written};
 use tokio::time::Instant;
 
 use super::{
-    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, starts_in_outboxes,
+    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, messages_in_outboxes,
     states_of, write_tombstone,
 };
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Deletion, DeletionStage, DocumentType, State, UnknownMembers, Versioned};
+use crate::documents::{
+    Deletion, DeletionStage, DocumentType, Message, MessageInDelivery, State, UnknownMembers, Versioned,
+};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge::{self, PurgeEnd};
@@ -118,8 +120,9 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Marks all instances. After that, no instance of the set can start a child. Then collects the
-/// starts that may be in delivery, and checks for children again.
+/// Marks all instances. After that, no instance of the set can start a child or send a message. Then
+/// collects the messages from one instance of the set to another that may be in delivery, and checks for
+/// children again.
 async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -140,10 +143,16 @@ async fn prepare(
     for group in instances.chunks(PARALLEL_MAX) {
         let mut outboxes = Vec::with_capacity(group.len());
         for instance in group {
-            outboxes.push(starts_in_outboxes(&core.store, instance));
+            outboxes.push(messages_in_outboxes(&core.store, instance));
         }
-        for starts in join_all(outboxes).await {
-            deletion.in_delivery.extend(starts?);
+        for messages in join_all(outboxes).await {
+            // Other messages are answers, and name the incarnation that they are for.
+            let is_within =
+                |message: &Message| message.needs_dedup && set.contains(message.instance_id.as_str());
+            let within = messages?.into_iter().filter(is_within);
+            deletion.in_delivery.extend(
+                within.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
+            );
         }
         record_progress(core, deletion, etag).await?;
     }
@@ -162,7 +171,7 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
     if age < core.options.deletion_timeout / 4 {
         return Ok(());
     }
-    // The starts in delivery are not written before the commit.
+    // The messages in delivery are not written before the commit.
     let made_at = core.clock.stamp();
     let progress = Deletion { made_at, in_delivery: Vec::new(), ..deletion.clone() };
     let until = Instant::now() + RETRY_FOR;
@@ -400,17 +409,24 @@ async fn write_tombstones(
 
 /// Purges all instances of a deletion, then deletes its coordinator. All tombstones are written, and
 /// `known` has some of them. The coordinator is deleted last, because purges read it. If another process
-/// is purging an instance, the coordinator stays, and the next call deletes it.
+/// is purging an instance, the coordinator stays, and the next call deletes it. A purge that fails stops
+/// no other purge: the first failure is returned at the end.
 async fn purge_all(core: &Core, deletion: &Deletion, mut known: Tombstones) -> Result<PurgeEnd, Failure> {
-    let mut is_done = true;
+    let (mut is_done, mut first_failure) = (true, None);
     for group in deletion.instances.chunks(PARALLEL_MAX) {
         let mut purges = Vec::with_capacity(group.len());
         for instance in group {
             purges.push(purge_member(core, deletion, instance, known.remove(instance)));
         }
-        // A failure does not stop the other purges of the group.
-        let ends = join_all(purges).await.into_iter().collect::<Result<Vec<PurgeEnd>, Failure>>()?;
-        is_done &= ends.iter().all(|end| *end == PurgeEnd::Done);
+        for purged in join_all(purges).await {
+            match purged {
+                Ok(end) => is_done &= end == PurgeEnd::Done,
+                Err(failure) => drop(first_failure.get_or_insert(failure)),
+            }
+        }
+    }
+    if let Some(failure) = first_failure {
+        return Err(failure);
     }
     if !is_done {
         return Ok(PurgeEnd::TakenOver);
@@ -445,11 +461,15 @@ async fn purge_member(
 /// Purges a deleted instance whose tombstone a process has found. If the instance is deleted together
 /// with others, the whole deletion is finished: this instance must not be purged before all of them have
 /// their tombstones. If its coordinator is not found, and the deletion began less than
-/// `deletion_timeout` ago, nothing is done: a replica may be late.
+/// `deletion_timeout` ago, nothing is done: a replica may be late. A replica that answers the coordinator
+/// as it was before the commit is late, too. That version does not have the messages in delivery.
 pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
     let Some(deletion_id) = &tombstone.value.deletion else { return purge::run(core, tombstone).await };
     match read_coordinator(&core.store, deletion_id).await? {
-        Some(found) => Box::pin(roll_forward(core, &found.value)).await,
+        Some(found) if found.value.stage == DeletionStage::Committed => {
+            Box::pin(roll_forward(core, &found.value)).await
+        }
+        Some(_) => Ok(PurgeEnd::TakenOver),
         None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
             purge::run(core, tombstone).await
         }

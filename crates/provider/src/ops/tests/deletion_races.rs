@@ -1,0 +1,101 @@
+//! Deletions while other processes work on the same instances: they find the deletion half done, read
+//! replicas that are behind, deliver messages late, or use the names again.
+
+use duroxide::providers::{Provider, ProviderAdmin};
+use perihelion_client::Patch;
+
+use super::deletions::{
+    TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
+    start_child, wait_for_cleanup,
+};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, start};
+use crate::CosmosDBProvider;
+use crate::documents::{DocumentType, Outbox, State};
+use crate::ops::admin::delete;
+use crate::ops::orchestration::deliver;
+
+/// The partition key of all deletions.
+const DELETIONS_KEY: u64 = 1;
+
+/// Changes the coordinator of the only deletion. Returns the coordinator as it was before.
+async fn change_coordinator(world: &World, provider: &CosmosDBProvider, patch: Patch) -> serde_json::Value {
+    let before = documents_of_type(world, "deletion").await.remove(0);
+    let id = before["id"].as_str().unwrap();
+    provider.core.store.container.patch(DELETIONS_KEY, id, &patch).await.unwrap();
+    before
+}
+
+async fn state_of(provider: &CosmosDBProvider, instance: &str) -> State {
+    provider.core.store.state(instance).await.unwrap().expect("its state").value
+}
+
+/// Story of a bug: a replica answered the coordinator as it was before the commit, without the starts in
+/// delivery. The claim wrote tombstones that do not list these starts, so a late start began a deleted
+/// child.
+#[tokio::test]
+async fn a_claim_that_reads_a_coordinator_from_before_its_commit_writes_no_tombstones() {
+    let world = interrupt_between_tombstones().await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    let old = Patch::new().set("/stage", "Prepared").unwrap().remove("/late").unwrap();
+    let committed = change_coordinator(&world, &other, old).await;
+    other.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let fetched = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    assert!(!is_deleted(&other, "queued").await);
+    assert!(fetched.is_none(), "the parent is not purged");
+    let new = Patch::new().set("/stage", "Committed").unwrap().set("/late", &committed["late"]).unwrap();
+    change_coordinator(&world, &other, new).await;
+    wait_for_cleanup(&reconciling_provider(&world).await).await;
+    for instance in TREE {
+        assert!(is_deleted(&other, instance).await, "{instance}");
+    }
+}
+
+/// Story of a bug: a cancellation of a child was in delivery while its tree was deleted. It arrived after
+/// the tombstone was written, and cancelled the next child of that name. Only starts were kept away.
+#[tokio::test]
+async fn a_cancellation_in_delivery_while_a_tree_is_deleted_does_not_reach_the_next_child() {
+    let world = interrupt_between_tombstones().await;
+    let outbox = documents_of_type(&world, "outbox").await.remove(0);
+    let outbox: Outbox = serde_json::from_value(outbox).unwrap();
+    let other = reconciling_provider(&world).await;
+    wait_for_cleanup(&other).await;
+    deliver::deliver_again(&other.core, outbox).await.unwrap();
+    other.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_turn_of(&other, "parent").await;
+    let messages = vec![start_child("queued", "parent")];
+    ack(&other, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
+    let (_, messages) = fetch_turn_of(&other, "queued").await;
+    assert_eq!(messages, [start_child("queued", "parent")]);
+}
+
+/// Story of a bug: the instances of a deletion are purged in groups. After a failure in one group, the
+/// purges of later groups were not tried, in any round of the reconciler.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_cannot_be_purged_delays_no_other() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let set: Vec<String> = (0..=delete::PARALLEL_MAX).map(|number| format!("i{number}")).collect();
+    for name in &set {
+        let token = fetch_first_turn(&provider, name).await;
+        ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
+    }
+    let now = provider.core.clock.stamp();
+    // The service refuses a message whose id contains a slash.
+    let message = crate::plan::message_document(&start("b", String::new()), "x:no/body:1".into(), now, None);
+    let outbox = Outbox {
+        visible_at: now,
+        id: "o:1:0".to_owned(),
+        instance_id: set[0].clone(),
+        document_type: DocumentType::Outbox,
+        made_at: now,
+        messages: vec![message.unwrap()],
+        staging_id: None,
+    };
+    provider.core.store.container.create(set[0].as_str(), &outbox).await.unwrap();
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    for name in &set {
+        let state = state_of(&provider, name).await;
+        assert_eq!((state.is_deleted(), state.purge.is_some()), (true, *name == set[0]), "{name}");
+    }
+    assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the coordinator stays");
+}
