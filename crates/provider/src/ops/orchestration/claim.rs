@@ -219,7 +219,7 @@ async fn read_turn(
         read = InstanceRead { state: read.state, ..second_read };
         read.messages.retain(|(message, _)| !consumed.contains(&message.id));
     }
-    completions::add_further(&core.store, instance, now, &mut read).await?;
+    completions::add_further(core, instance, now, &mut read).await?;
     Ok(Ok(read))
 }
 

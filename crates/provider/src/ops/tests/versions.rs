@@ -330,6 +330,27 @@ async fn new_forms_are_written_two_minutes_after_the_version_is_raised() {
     assert!(version.may_write_forms_of(3, now_ms), "a process that opens the container later need not wait");
 }
 
+/// Story of a bug: 0.1.0 does not check the layout version. A process of 0.1.0 that was started after the
+/// version was raised read the new form of a state, and its commit dropped the list of completions.
+#[tokio::test]
+async fn no_new_forms_are_written_while_a_process_that_cannot_read_them_is_alive() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let container = &provider.core.store.container;
+    let old_process = json!({
+        "id": "n:old", "instanceId": 2, "type": "node", "turns": true,
+        "works": { "any": true, "untagged": false, "names": [] }, "ttl": 45,
+    });
+    container.upsert(2_u64, &old_process).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while provider.core.membership.view().members().len() < 2 {
+        assert!(tokio::time::Instant::now() < deadline, "the heartbeat is not read");
+        provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None).await.unwrap();
+    }
+    complete_activities(&provider, 100).await;
+    assert_eq!(fetch_instance(&provider).await.1.len(), 64);
+}
+
 /// The other half of the rule: no live process names the new version in a heartbeat.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_fetched_nothing_for_long_reads_the_version_before_it_takes_work() {
