@@ -299,6 +299,12 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     assert_eq!(stored_version(&provider).await, Some(3));
 }
 
+/// Raises the version of the container as a process of version 3 does.
+async fn raise_to_3(provider: &CosmosDBProvider) {
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    provider.core.store.container.upsert(0_u64, &newer).await.unwrap();
+}
+
 /// A provider that plays layout version 2.
 async fn open_old(world: &World) -> Result<CosmosDBProvider, duroxide::providers::ProviderError> {
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
@@ -373,6 +379,55 @@ async fn a_process_that_cannot_read_the_layout_version_takes_work_all_the_same()
     world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
     let fetched = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
     assert!(fetched.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_layout_version_cannot_be_read_a_fetch_waits_for_it_at_most_once_a_minute() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
+    let begun = tokio::time::Instant::now();
+    let mut waited = 0;
+    while begun.elapsed() < Duration::from_secs(170) {
+        let called = tokio::time::Instant::now();
+        provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+        waited += usize::from(called.elapsed() >= Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(waited, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_is_dropped_while_it_reads_the_layout_version_leaves_that_to_the_next_fetch() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
+    let fetch = || old.fetch_orchestration_item(LOCK, NO_WAIT, None);
+    tokio::time::timeout(Duration::from_secs(1), fetch()).await.expect_err("it waits for the version");
+    world.remove_faults().await;
+    raise_to_3(&old).await;
+    let error = fetch().await.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+}
+
+/// The machine sleeps for two minutes. Meanwhile another process raises the version.
+async fn raise_while_the_machine_sleeps(old: &CosmosDBProvider) {
+    raise_to_3(old).await;
+    old.core.store.layout_version.let_machine_sleep(NEW_FORMS_AFTER);
+}
+
+/// Only the wall clock tells that the machine has slept.
+#[tokio::test]
+async fn a_process_on_a_machine_that_has_slept_reads_the_version_before_it_takes_work() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    raise_while_the_machine_sleeps(&old).await;
+    let error = old.fetch_orchestration_item(LOCK, NO_WAIT, None).await.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
 }
 
 /// A container exists for a moment before its layout document does.
