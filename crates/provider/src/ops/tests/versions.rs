@@ -430,6 +430,45 @@ async fn a_process_on_a_machine_that_has_slept_reads_the_version_before_it_takes
     assert!(error.message.contains("layout version 3"), "{error}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_suspended_while_it_read_an_instance_does_not_take_it() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    world.inject_fault(r#"{"operation":"query","delayMs":1000}"#).await;
+    let sleep = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        raise_while_the_machine_sleeps(&old).await;
+    };
+    let (fetched, ()) = tokio::join!(old.fetch_orchestration_item(LOCK, NO_WAIT, None), sleep);
+    let error = fetched.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+    let state = documents_of(&old, "a", "history").await;
+    assert!(state.is_empty(), "no lock was written: {state:?}");
+}
+
+/// The first activity has been taken by another worker. The process is suspended while it finds that out.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_suspended_between_two_activities_does_not_lock_the_second() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    for id in [1, 2] {
+        old.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    world.inject_fault(r#"{"operation":"patch_item","count":1,"delayMs":1000,"status":412}"#).await;
+    let sleep = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        raise_while_the_machine_sleeps(&old).await;
+    };
+    let tags = TagFilter::default();
+    let (fetched, ()) = tokio::join!(old.fetch_work_item(LOCK, NO_WAIT, None, &tags), sleep);
+    let error = fetched.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+    let locks: Vec<Value> =
+        documents_of(&old, "a", "worker_queue").await.iter().map(|row| row["lock"].clone()).collect();
+    assert_eq!(locks, [Value::Null, Value::Null]);
+}
+
 /// A container exists for a moment before its layout document does.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_opens_a_container_before_its_layout_document_exists_looks_again() {
