@@ -67,6 +67,10 @@ const _: () = assert!(HEARTBEAT_INTERVAL_OF_MANY.as_secs() * 2 < ALIVE_FOR.as_se
 /// The longest time that a poll waits for the heartbeats.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The longest time that a heartbeat waits for the layout version. Its document is in another partition than
+/// the heartbeats. If that partition does not answer, the next heartbeat must still be in time.
+const LAYOUT_READ_TIMEOUT: Duration = Duration::from_secs(HEARTBEAT_INTERVAL.as_secs() / 2);
+
 /// The longest time that closing a provider waits to delete its heartbeat.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -180,7 +184,7 @@ async fn beat(core: &Core) -> Activeness {
     drop(read_at);
     // The first polls wait for the first view, and a new view may give this process other slices.
     core.wake_fetches();
-    let layout = store.layout_version.refresh_if_due(&store.container).await;
+    let layout = refresh_layout_version(store).await;
     match written.and(read).and(layout) {
         Ok(()) => clear_failed_heartbeats(core),
         Err(failure) => {
@@ -192,6 +196,15 @@ async fn beat(core: &Core) -> Activeness {
         }
     }
     activeness
+}
+
+/// Reads the layout version of the container if that is due.
+async fn refresh_layout_version(store: &Store) -> Result<(), Failure> {
+    let refresh = store.layout_version.refresh_if_due(&store.container);
+    tokio::time::timeout(LAYOUT_READ_TIMEOUT, refresh).await.unwrap_or_else(|_| {
+        let seconds = LAYOUT_READ_TIMEOUT.as_secs();
+        Err(Failure::Contended(format!("the layout version was not read within {seconds} s")))
+    })
 }
 
 /// Whether this process runs a turn or an activity whose lock has not ended.

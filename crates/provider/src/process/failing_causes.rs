@@ -31,6 +31,12 @@ const LATE_ANSWER_MAX: Duration = Duration::from_secs(1);
 /// rounds of the reconciler in one partition.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
+/// No success clears claims of instances, locks of activities and claims of sessions. If one of them has not
+/// failed for this time, the next failure is a new one. While each attempt fails, two failures are less than
+/// 48 s apart: an instance is claimed at most 24 s after its last failed claim, and the claim takes at most
+/// 24 s.
+const ENDED_AFTER: Duration = Duration::from_secs(60);
+
 /// What fails. Partitions are physical ones, named by their first key; `None` if the partitions are not
 /// known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,13 +53,23 @@ pub(crate) enum Cause {
     Repair(String),
 }
 
+impl Cause {
+    /// Whether the work clears the cause when it succeeds.
+    fn is_cleared_by_success(&self) -> bool {
+        match self {
+            Cause::Claims(_) | Cause::ActivityLocks(_) | Cause::Sessions(_) => false,
+            Cause::Heartbeat | Cause::Repair(_) => true,
+        }
+    }
+}
+
 /// The causes that have failed lately.
 #[derive(Debug, Default)]
 pub(crate) struct FailingCauses(Mutex<HashMap<Cause, Failing>>);
 
 #[derive(Debug)]
 struct Failing {
-    /// The first failure.
+    /// The first failure since the work last succeeded or, for some causes, since a pause without failures.
     since: Instant,
     /// The last failure.
     last_at: Instant,
@@ -72,8 +88,12 @@ impl FailingCauses {
             return None;
         }
         let new = || Failing { since: now, last_at: now, count: 0, notice: Notice::default() };
+        let is_ended_by_pause = !cause.is_cleared_by_success();
         let failing = causes.entry(cause).or_insert_with(new);
         let last_at = std::mem::replace(&mut failing.last_at, now);
+        if is_ended_by_pause && now.saturating_duration_since(last_at) > ENDED_AFTER {
+            failing.since = now;
+        }
         failing.count += 1;
         let is_answered = answered_at.is_some_and(|at| {
             at + REPORTED_AFTER > now || at >= last_at.max(failing.since) + LATE_ANSWER_MAX
@@ -131,6 +151,25 @@ mod tests {
         assert_eq!(failure_after_a_minute(30 * SECOND).await, Some(3));
         causes.clear(&Cause::Heartbeat);
         assert_eq!(failure_after_a_minute(30 * SECOND).await, None, "it worked in between");
+    }
+
+    /// Records failures of a cause that no success clears. Between two of them there are `pause` seconds, in
+    /// which other requests are answered. Returns what is reported.
+    async fn reports_of_claims(pause: u32, count: usize) -> Vec<Option<u32>> {
+        let (causes, mut reports) = (FailingCauses::default(), Vec::new());
+        for _ in 0..count {
+            let now = Instant::now();
+            reports.push(causes.record(Cause::Claims(None), now, Some(now)));
+            tokio::time::advance(pause * SECOND).await;
+        }
+        reports
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_failed_claims_that_are_far_apart_are_not_reported() {
+        assert_eq!(reports_of_claims(90, 2).await, [None, None]);
+        // The longest time limit of a claim, and the pause after it.
+        assert_eq!(reports_of_claims(24 + 24, 2).await, [None, Some(2)], "each attempt fails");
     }
 
     #[tokio::test(start_paused = true)]

@@ -133,10 +133,16 @@ impl Membership {
         self.view().is_alone()
     }
 
-    /// Whether every live process can read this layout version, as far as this process knows.
-    /// New forms of documents are written only then.
+    /// Whether every live process can read this layout version, as far as this process knows. False
+    /// if it knows nothing. The layout version of the container is raised only then.
     pub(crate) fn all_can_read(&self, version: u32) -> bool {
         self.view().all_can_read(version)
+    }
+
+    /// Whether this process knows a live process that cannot read this layout version. Meanwhile no
+    /// new forms of documents are written.
+    pub(crate) fn is_unreadable_for_any(&self, version: u32) -> bool {
+        self.view().is_unreadable_for_any(version)
     }
 
     /// Whether no live process has taken work for some time, as far as this process knows. False

@@ -15,7 +15,12 @@
 //! has fetched nothing for some time. No heartbeat tells of it, and it has read the old version. Two waits
 //! make that safe. A process reads the version again before it takes work if it has not read it for
 //! [`LAYOUT_KNOWN_FOR`]. And new forms are written only [`NEW_FORMS_AFTER`] the version was raised, which
-//! is longer. So whoever takes work then has read the new version.
+//! is longer. So whoever takes work then has read the new version. Before each lock the process looks again
+//! when it last read the version: it may have been suspended since its fetch began.
+//!
+//! 0.1.0 knows none of this: a process of 0.1.0 must not be started after the version was raised. If one is,
+//! the other processes write no new forms while its heartbeat is in their view. That does not protect
+//! documents that have a new form already.
 //!
 //! The document of a new container says that no earlier version was ever there (`first`). Then no process
 //! waits. A process that opens the container before this document exists looks a second time, after the
@@ -23,12 +28,12 @@
 //!
 //! | version | what processes of this version do |
 //! |---|---|
-//! | 1 | drop unknown members, set aside messages that they cannot read, and do not check the version |
+//! | 1 (0.1.0) | drop unknown members, set aside messages that they cannot read, and do not check the version |
 //! | 2 | keep unknown members, leave messages that they cannot read in their place, and check the version |
 //! | 3 | do the same as version 2, and know the list of consumed completions in a state (`State::undeleted`) |
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use perihelion_client::{Container, Item};
 use serde::{Deserialize, Serialize};
@@ -53,9 +58,12 @@ pub(super) const PARTITION_KEY: u64 = 0;
 /// The id and the type of the document.
 pub(super) const DOCUMENT_ID: &str = "layout";
 
-/// How long a fetch waits for the version to be read again, and the pause after a failed attempt.
+/// How long a fetch waits for the version to be read again.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(12);
+
+/// After a fetch has waited in vain, no fetch waits for this time: the partition of the document may not
+/// answer for long. Meanwhile each heartbeat tries to read the document.
+const READ_AGAIN_AFTER: Duration = LAYOUT_KNOWN_FOR;
 
 /// The document with the layout version of a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,8 +99,8 @@ impl LayoutDocument {
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerVersion {
     known: Arc<Mutex<Known>>,
-    /// When a fetch last tried to read the version again. Locked while it is read.
-    tried_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// When a fetch last waited in vain for the version to be read again. Locked while it is read.
+    failed_at: Arc<tokio::sync::Mutex<Option<Moment>>>,
     /// The newest version that this process can read. [`LAYOUT_VERSION`], except in simulations of an
     /// older process.
     readable: u32,
@@ -105,13 +113,34 @@ struct Known {
     /// When the new forms of this version may be written: milliseconds since 1970 by the service's clock.
     new_forms_from_ms: u64,
     /// When the last read of the document began.
-    read_at: Instant,
+    read_at: Moment,
+}
+
+/// A moment by two clocks. The steady clock stands still while the machine sleeps, and the wall clock may be
+/// set to another time.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    steady: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Moment { steady: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// The time since this moment, by the clock that tells the longer time. If the wall clock was set
+    /// forwards, this is too long, and the document is read once more.
+    fn elapsed(self) -> Duration {
+        let by_wall = SystemTime::now().duration_since(self.wall).unwrap_or_default();
+        self.steady.elapsed().max(by_wall)
+    }
 }
 
 impl ContainerVersion {
-    fn new(readable: u32, read_at: Instant) -> Self {
+    fn new(readable: u32, read_at: Moment) -> Self {
         let known = Known { version: LAYOUT_VERSION_FIRST, new_forms_from_ms: 0, read_at };
-        ContainerVersion { known: Arc::new(Mutex::new(known)), tried_at: Arc::default(), readable }
+        ContainerVersion { known: Arc::new(Mutex::new(known)), failed_at: Arc::default(), readable }
     }
 
     /// Writes the version of a container that this process creates since `begun`. Fails if another
@@ -121,7 +150,7 @@ impl ContainerVersion {
         readable: u32,
         begun: Instant,
     ) -> Result<Self, Failure> {
-        let version = ContainerVersion::new(readable, begun);
+        let version = ContainerVersion::new(readable, Moment::now());
         let document = LayoutDocument::new(readable, false);
         let options = super::without_content();
         match container.create_with(PARTITION_KEY, &document, &options).await {
@@ -156,7 +185,7 @@ impl ContainerVersion {
         readable: u32,
         takes_work: bool,
     ) -> Result<Self, Failure> {
-        let version = ContainerVersion::new(readable, Instant::now());
+        let version = ContainerVersion::new(readable, Moment::now());
         let is_found = version.refresh(container).await?;
         if !is_found && takes_work {
             tokio::time::sleep(LAYOUT_MISSING_PAUSE).await;
@@ -174,10 +203,12 @@ impl ContainerVersion {
 
     /// Reads the document again. Returns whether there is one. The known version never falls.
     async fn refresh(&self, container: &Container) -> Result<bool, Failure> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let found = find_document(container).await?.map(Item::into_value);
         let mut known = lock(&self.known);
-        known.read_at = known.read_at.max(begun);
+        if begun.steady > known.read_at.steady {
+            known.read_at = begun;
+        }
         if let Some(found) = &found
             && found.version > known.version
         {
@@ -203,15 +234,21 @@ impl ContainerVersion {
             return;
         }
         // Other fetches wait for the first one.
-        let mut tried_at = self.tried_at.lock().await;
-        if self.age() < LAYOUT_KNOWN_FOR || tried_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
+        let mut failed_at = self.failed_at.lock().await;
+        if self.age() < LAYOUT_KNOWN_FOR || failed_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
             return;
         }
-        *tried_at = Some(Instant::now());
         let read = tokio::time::timeout(READ_TIMEOUT, self.refresh(container)).await;
         if !matches!(read, Ok(Ok(_))) {
+            *failed_at = Some(Moment::now());
             tracing::debug!(?read, "the layout version was not read; work continues");
         }
+    }
+
+    /// Lets the wall clock go on while the steady clock stands still, as when the machine sleeps.
+    #[cfg(test)]
+    pub(crate) fn let_machine_sleep(&self, time: Duration) {
+        lock(&self.known).read_at.wall -= time;
     }
 
     fn age(&self) -> Duration {
@@ -222,7 +259,8 @@ impl ContainerVersion {
         lock(&self.known).version
     }
 
-    /// Whether documents may be written in a form that only processes of this version can read.
+    /// Whether, by the document, other documents may be written in a form that only processes of this
+    /// version can read. The caller also asks the membership for older processes.
     pub(crate) fn may_write_forms_of(&self, version: u32, now_ms: u64) -> bool {
         let known = lock(&self.known);
         known.version >= version && now_ms >= known.new_forms_from_ms

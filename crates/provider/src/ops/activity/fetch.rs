@@ -116,6 +116,8 @@ impl<'a> Queue for ActivityQueue<'a> {
         }
         let mut locks_failed = 0;
         loop {
+            // `lock_in_time` locks nothing if the container has become too new for this process.
+            self.core.store.check()?;
             let now = clock.now();
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
@@ -246,7 +248,7 @@ pub(super) enum LockOutcome {
     /// Another worker has locked the activity, or it does not exist any more.
     Refused,
     /// The lock was not written: another worker has the session, the session cannot be claimed now,
-    /// or the work item does not exist or is unreadable.
+    /// the work item does not exist or is unreadable, or this process may not work on the container.
     NotTried,
     /// The attempt takes longer than the caller waits, and continues in the background.
     Late,
@@ -296,6 +298,12 @@ pub(super) async fn lock_in_time(
     let locking = core.hints.activities.begin_lock(&offer.0);
     let (attempt, instance) = (attempt.clone(), offer.0.instance_id.clone());
     let lock = async move {
+        // The process may have been suspended since its fetch began.
+        if shared.store.check_recently().await.is_err() {
+            attempt.record_no_attempt(&shared);
+            shared.hints.activities.with(|hints| hints.offer(offer));
+            return Ok(LockOutcome::NotTried);
+        }
         let outcome = lock_activity(&shared, offer, lease, session_config.as_ref(), &attempt).await;
         match outcome {
             Ok(LockOutcome::Locked(locked)) => {

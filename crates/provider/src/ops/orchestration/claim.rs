@@ -197,6 +197,9 @@ async fn read_turn(
     filter: Option<&DispatcherCapabilityFilter>,
 ) -> Result<Result<InstanceRead, ClaimOutcome>, Failure> {
     let mut read = read_instance(&core.store, instance, now).await?;
+    // The process may have been suspended since its fetch began. What was read before the check has a form
+    // of the version that is known now, and the etag shows later changes.
+    core.store.check_recently().await?;
     if let Some(state) = &read.state
         && let Some(refused) = check_state(core, state, now, filter).await?
     {
@@ -219,7 +222,7 @@ async fn read_turn(
         read = InstanceRead { state: read.state, ..second_read };
         read.messages.retain(|(message, _)| !consumed.contains(&message.id));
     }
-    completions::add_further(&core.store, instance, now, &mut read).await?;
+    completions::add_further(core, instance, now, &mut read).await?;
     Ok(Ok(read))
 }
 

@@ -87,6 +87,8 @@ impl Queue for InstanceQueue<'_> {
         while let Some(taken) = TakenHint::next(hints, clock, &self.capability) {
             let begun = Instant::now();
             let outcome = match claim_in_time(self.core, &taken.candidate, self.options).await {
+                // This process may not work on the container any more. Nothing is wrong with the instance.
+                Err(failure) if self.core.store.check().is_err() => return Err(failure),
                 // One slow or failing partition must not block the others.
                 Err(failure) if failure.is_transient() => {
                     // A single failure usually passes.

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, TagFilter};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::{World, activity_item};
+use super::sick_partitions::partition_of;
+use super::{LOCK, NEVER, World, activity_item};
 use crate::documents::heartbeat::HEARTBEATS_KEY;
 use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL};
 
@@ -37,6 +39,42 @@ async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let etag = |document: Option<Value>| document.map(|document| document["_etag"].clone());
     assert_eq!(etag(heartbeat().await), etag(last), "without work it writes none");
+}
+
+/// Story of a bug: the heartbeat task waited up to a minute for the document with the layout version. It wrote
+/// no heartbeat meanwhile, and other processes took the process for dead.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_are_written_in_time_while_the_layout_version_cannot_be_read() {
+    let world = World::with_partitions(16).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let layout = partition_of(&provider, 0_u64).await;
+    assert_ne!(layout, partition_of(&provider, HEARTBEATS_KEY).await, "the heartbeats are elsewhere");
+    world.delay("read_item", layout, 60_000).await;
+    let fetch_always = async {
+        loop {
+            provider.fetch_orchestration_item(LOCK, Duration::from_secs(60), None).await.unwrap();
+        }
+    };
+    let longest_gap = async {
+        let (own_id, container) = (&provider.core.membership.own_id, &provider.core.store.container);
+        let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+        let (mut written_at, mut last) = (begun, None);
+        while begun.elapsed() < Duration::from_secs(240) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let heartbeat = container.find::<Value>(HEARTBEATS_KEY, own_id).await.unwrap();
+            longest = longest.max(written_at.elapsed());
+            let etag = heartbeat.map(|found| found.into_value()["_etag"].clone());
+            if etag != last {
+                (written_at, last) = (Instant::now(), etag);
+            }
+        }
+        longest
+    };
+    let longest = tokio::select! {
+        never = fetch_always => never,
+        longest = longest_gap => longest,
+    };
+    assert!(longest < Duration::from_secs(15), "{longest:?}");
 }
 
 /// Story of a bug: `perihelion worker list` compared each heartbeat with the newest one. So after all

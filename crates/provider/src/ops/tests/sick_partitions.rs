@@ -24,7 +24,7 @@ use crate::{CosmosDBProvider, OutboxFaultInjector};
 const WAIT: Duration = Duration::from_secs(60);
 
 impl World {
-    async fn with_partitions(partitions: u32) -> World {
+    pub(super) async fn with_partitions(partitions: u32) -> World {
         let mut options = EmbeddedOptions::default();
         options.account.partitions = partitions;
         World { engine: Embedded::open(options).await.unwrap() }
@@ -62,7 +62,7 @@ fn session_config() -> SessionFetchConfig {
 }
 
 /// The number of the partition of a partition key.
-async fn partition_of(provider: &CosmosDBProvider, key: impl Into<PartitionKey>) -> usize {
+pub(super) async fn partition_of(provider: &CosmosDBProvider, key: impl Into<PartitionKey>) -> usize {
     let space = provider.core.store.container.key_space().await.unwrap();
     let range = space.range_of(key);
     space.feed_ranges().iter().position(|partition| partition.overlaps(&range)).unwrap()

@@ -312,6 +312,12 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     assert_eq!(stored_version(&provider).await, Some(3));
 }
 
+/// Raises the version of the container as a process of version 3 does.
+async fn raise_to_3(provider: &CosmosDBProvider) {
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    provider.core.store.container.upsert(0_u64, &newer).await.unwrap();
+}
+
 /// A provider that plays layout version 2.
 async fn open_old(world: &World) -> Result<CosmosDBProvider, duroxide::providers::ProviderError> {
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
@@ -343,6 +349,27 @@ async fn new_forms_are_written_two_minutes_after_the_version_is_raised() {
     assert!(version.may_write_forms_of(3, now_ms), "a process that opens the container later need not wait");
 }
 
+/// Story of a bug: 0.1.0 does not check the layout version. A process of 0.1.0 that was started after the
+/// version was raised read the new form of a state, and its commit dropped the list of completions.
+#[tokio::test]
+async fn no_new_forms_are_written_while_a_process_that_cannot_read_them_is_alive() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let container = &provider.core.store.container;
+    let old_process = json!({
+        "id": "n:old", "instanceId": 2, "type": "node", "turns": true,
+        "works": { "any": true, "untagged": false, "names": [] }, "ttl": 45,
+    });
+    container.upsert(2_u64, &old_process).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while provider.core.membership.view().members().len() < 2 {
+        assert!(tokio::time::Instant::now() < deadline, "the heartbeat is not read");
+        provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None).await.unwrap();
+    }
+    complete_activities(&provider, 100).await;
+    assert_eq!(fetch_instance(&provider).await.1.len(), 64);
+}
+
 /// The other half of the rule: no live process names the new version in a heartbeat.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_fetched_nothing_for_long_reads_the_version_before_it_takes_work() {
@@ -365,6 +392,94 @@ async fn a_process_that_cannot_read_the_layout_version_takes_work_all_the_same()
     world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
     let fetched = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
     assert!(fetched.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_layout_version_cannot_be_read_a_fetch_waits_for_it_at_most_once_a_minute() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
+    let begun = tokio::time::Instant::now();
+    let mut waited = 0;
+    while begun.elapsed() < Duration::from_secs(170) {
+        let called = tokio::time::Instant::now();
+        provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+        waited += usize::from(called.elapsed() >= Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(waited, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_is_dropped_while_it_reads_the_layout_version_leaves_that_to_the_next_fetch() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    tokio::time::sleep(LAYOUT_KNOWN_FOR).await;
+    world.inject_fault(r#"{"operation":"read_item","delayMs":60000}"#).await;
+    let fetch = || old.fetch_orchestration_item(LOCK, NO_WAIT, None);
+    tokio::time::timeout(Duration::from_secs(1), fetch()).await.expect_err("it waits for the version");
+    world.remove_faults().await;
+    raise_to_3(&old).await;
+    let error = fetch().await.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+}
+
+/// The machine sleeps for two minutes. Meanwhile another process raises the version.
+async fn raise_while_the_machine_sleeps(old: &CosmosDBProvider) {
+    raise_to_3(old).await;
+    old.core.store.layout_version.let_machine_sleep(NEW_FORMS_AFTER);
+}
+
+/// Only the wall clock tells that the machine has slept.
+#[tokio::test]
+async fn a_process_on_a_machine_that_has_slept_reads_the_version_before_it_takes_work() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    raise_while_the_machine_sleeps(&old).await;
+    let error = old.fetch_orchestration_item(LOCK, NO_WAIT, None).await.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_suspended_while_it_read_an_instance_does_not_take_it() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    old.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    world.inject_fault(r#"{"operation":"query","delayMs":1000}"#).await;
+    let sleep = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        raise_while_the_machine_sleeps(&old).await;
+    };
+    let (fetched, ()) = tokio::join!(old.fetch_orchestration_item(LOCK, NO_WAIT, None), sleep);
+    let error = fetched.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+    let state = documents_of(&old, "a", "history").await;
+    assert!(state.is_empty(), "no lock was written: {state:?}");
+}
+
+/// The first activity has been taken by another worker. The process is suspended while it finds that out.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_suspended_between_two_activities_does_not_lock_the_second() {
+    let world = World::open().await;
+    let old = open_old(&world).await.unwrap();
+    for id in [1, 2] {
+        old.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    world.inject_fault(r#"{"operation":"patch_item","count":1,"delayMs":1000,"status":412}"#).await;
+    let sleep = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        raise_while_the_machine_sleeps(&old).await;
+    };
+    let tags = TagFilter::default();
+    let (fetched, ()) = tokio::join!(old.fetch_work_item(LOCK, NO_WAIT, None, &tags), sleep);
+    let error = fetched.expect_err("a refusal");
+    assert!(error.message.contains("layout version 3"), "{error}");
+    let locks: Vec<Value> =
+        documents_of(&old, "a", "worker_queue").await.iter().map(|row| row["lock"].clone()).collect();
+    assert_eq!(locks, [Value::Null, Value::Null]);
 }
 
 /// A container exists for a moment before its layout document does.

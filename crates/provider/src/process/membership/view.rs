@@ -103,7 +103,12 @@ impl View {
     /// Whether every other live process can read this layout version. False before heartbeats
     /// were read: nothing is known then.
     pub(crate) fn all_can_read(&self, version: u32) -> bool {
-        !self.members.is_empty() && self.members.iter().all(|member| member.readable_version >= version)
+        !self.members.is_empty() && !self.is_unreadable_for_any(version)
+    }
+
+    /// Whether a live process cannot read this layout version. False before heartbeats were read.
+    pub(crate) fn is_unreadable_for_any(&self, version: u32) -> bool {
+        self.members.iter().any(|member| member.readable_version < version)
     }
 
     pub(crate) fn slices(&self) -> &Slices {

@@ -16,6 +16,7 @@ use crate::documents::stamp::Stamp;
 use crate::documents::text::Text;
 use crate::documents::{Message, State};
 use crate::failure::Failure;
+use crate::ops::core::Core;
 use crate::plan::COMPLETION_PREFIX;
 use crate::store::Store;
 
@@ -41,11 +42,18 @@ pub(super) fn knows_undeleted(store: &Store) -> bool {
     store.layout_version.readable() >= VERSION_MIN
 }
 
+/// Whether a commit may write `State::undeleted`. A process of 0.1.0 does not know the layout version. It
+/// may have been started after the version was raised, and then only its heartbeat tells of it.
+fn may_list(core: &Core, now: Stamp) -> bool {
+    core.store.layout_version.may_write_forms_of(VERSION_MIN, now.ms())
+        && !core.membership.is_unreadable_for_any(VERSION_MIN)
+}
+
 /// Adds further completions to the messages that were read, if all of these are completions and
 /// there are more. Stops at the first message that is not a completion, so that the order of
 /// all messages is kept.
 pub(super) async fn add_further(
-    store: &Store,
+    core: &Core,
     instance: &str,
     now: Stamp,
     read: &mut InstanceRead,
@@ -53,9 +61,8 @@ pub(super) async fn add_further(
     let Some(state) = read.state.as_ref().map(|state| &state.value) else { return Ok(()) };
     let is_full = read.has_more_messages && read.messages.len() == MESSAGES_MAX;
     let are_completions = || read.messages.iter().all(|(message, item)| is_completion(state, message, item));
-    let may_list = || store.layout_version.may_write_forms_of(VERSION_MIN, now.ms());
     let room = FURTHER_MAX.saturating_sub(state.undeleted.len());
-    if !is_full || room == 0 || !may_list() || !are_completions() {
+    if !is_full || room == 0 || !may_list(core, now) || !are_completions() {
         return Ok(());
     }
     let Some(from) = read.messages.iter().map(|(message, _)| message.enqueued_at).max() else {
@@ -63,7 +70,7 @@ pub(super) async fn add_further(
     };
     let known: HashSet<String> = read.messages.iter().map(|(message, _)| message.id.clone()).collect();
     let query = Query::new(FURTHER).with_parameter("@now", now.0).with_parameter("@from", from.0);
-    let mut pages = store.container.query::<Value>(query.in_partition(instance));
+    let mut pages = core.store.container.query::<Value>(query.in_partition(instance));
     let (mut further, mut bytes, mut etags) = (Vec::new(), 0, Vec::new());
     let has_more = 'pages: loop {
         let Some(page) = pages.next_page().await? else { break false };
