@@ -99,3 +99,27 @@ async fn an_instance_that_cannot_be_purged_delays_no_other() {
     }
     assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the coordinator stays");
 }
+
+/// A claim once purged all instances of the deletion, however many.
+#[tokio::test]
+async fn a_claim_purges_only_the_deleted_instance_that_it_has_found() {
+    let world = interrupt_between_tombstones().await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    start_parent_again(&other).await;
+    for child in ["late", "queued"] {
+        let state = state_of(&other, child).await;
+        assert!(state.is_deleted() && state.purge.is_some(), "{child}");
+    }
+    assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the deletion is not finished");
+    wait_for_cleanup(&reconciling_provider(&world).await).await;
+    for instance in TREE {
+        assert_eq!(is_deleted(&other, instance).await, instance != "parent", "{instance}");
+    }
+}
+
+/// Starts the deleted parent again, and runs its first turn.
+async fn start_parent_again(provider: &CosmosDBProvider) {
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_turn_of(provider, "parent").await;
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![]).await.unwrap();
+}

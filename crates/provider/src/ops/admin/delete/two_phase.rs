@@ -3,8 +3,9 @@
 //! First, each instance is marked: the id of the deletion is written into its state, under
 //! the state's etag. No turn of a marked instance can commit. The deletion takes effect
 //! when the stage of the coordinator becomes `Committed`. After that, any process that finds
-//! the coordinator, a mark or a tombstone finishes the deletion: it writes the tombstones of all
-//! instances, then purges all instances, then deletes the coordinator.
+//! the coordinator or a mark finishes the deletion: it writes the tombstones of all instances, then
+//! purges all instances, then deletes the coordinator. A process that finds a tombstone, because it wants
+//! to use the name, writes all tombstones too, and then purges only that instance.
 //!
 //! Invariant: no instance is purged before all have their tombstones. An instance can be created again
 //! only after its purge. So while an instance still has its mark, no instance of the set exists again,
@@ -459,15 +460,22 @@ async fn purge_member(
 }
 
 /// Purges a deleted instance whose tombstone a process has found. If the instance is deleted together
-/// with others, the whole deletion is finished: this instance must not be purged before all of them have
-/// their tombstones. If its coordinator is not found, and the deletion began less than
-/// `deletion_timeout` ago, nothing is done: a replica may be late. A replica that answers the coordinator
-/// as it was before the commit is late, too. That version does not have the messages in delivery.
+/// with others, the tombstones of all of them are written first: see the invariants of this module. The
+/// other purges, and the coordinator, are left to the deletion's own process or to the reconciler.
+///
+/// If the coordinator is not found, and the deletion began less than `deletion_timeout` ago, nothing is
+/// done: a replica may be late. A replica that answers the coordinator as it was before the commit is
+/// late, too. That version does not have the messages in delivery.
 pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
     let Some(deletion_id) = &tombstone.value.deletion else { return purge::run(core, tombstone).await };
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) if found.value.stage == DeletionStage::Committed => {
-            Box::pin(roll_forward(core, &found.value)).await
+            let (deletion, instance) = (&found.value, &tombstone.value.instance_id);
+            let mut counts = DeleteInstanceResult::default();
+            let write = Box::pin(write_tombstones(core, deletion, Duration::ZERO, &mut counts));
+            let known = write.await?.remove(instance);
+            core.repair_signal.record_unfinished_work();
+            purge_member(core, deletion, instance, known).await
         }
         Some(_) => Ok(PurgeEnd::TakenOver),
         None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
