@@ -56,7 +56,7 @@ const PURGE_MAX: usize = 10_000;
 /// because a query may miss them. Replicas lag behind by less than this.
 const SCHEDULED_LATELY: Duration = Duration::from_secs(600);
 
-pub(crate) use two_phase::{advance_deletion, deleted_together, is_in_deletion, purge_found, resolve_mark};
+pub(crate) use two_phase::{advance_deletion, deleted_together, is_unfinished, purge_found, resolve_mark};
 
 /// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
 /// forced), and an instance with a child that is not in `ids`. After success, the tombstones of all

@@ -8,11 +8,13 @@ use super::deletions::{
     TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
     start_child, wait_for_cleanup,
 };
+use super::recorded_process::RecordedProcess;
 use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, start};
 use crate::CosmosDBProvider;
 use crate::documents::{DocumentType, Outbox, State};
 use crate::ops::admin::delete;
 use crate::ops::orchestration::deliver;
+use crate::ops::repair::reconcile;
 
 /// The partition key of all deletions.
 const DELETIONS_KEY: u64 = 1;
@@ -122,4 +124,24 @@ async fn start_parent_again(provider: &CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = fetch_turn_of(provider, "parent").await;
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![]).await.unwrap();
+}
+
+/// A coordinator has up to 2 MB. The reconciler once read it for each tombstone that it left.
+#[tokio::test]
+async fn the_reconciler_does_not_read_the_coordinator_of_each_tombstone() {
+    let world = interrupt_between_tombstones().await;
+    let process = RecordedProcess::new(&world);
+    let other = process.provider(&world).await;
+    start_parent_again(&other).await;
+    // Only the tombstones are due.
+    let later = Patch::new().set("/madeAt", crate::documents::stamp::STAMP_MAX).unwrap();
+    let coordinator = change_coordinator(&world, &other, later).await;
+    let due = Patch::new().set("/madeAt", 1).unwrap();
+    for child in ["late", "queued"] {
+        other.core.store.container.patch(child, "i", &due).await.unwrap();
+    }
+    process.forget_requests();
+    assert_eq!(reconcile::run_pass(&other.core).await, (2, 0, 2), "both tombstones are left");
+    let id = coordinator["id"].as_str().unwrap();
+    assert_eq!(process.point_reads(id.rsplit(':').next().unwrap()), 0);
 }

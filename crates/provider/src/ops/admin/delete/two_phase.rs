@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
 use futures_util::future::join_all;
-use perihelion_client::{Etag, Written};
+use perihelion_client::{Etag, Query, Written};
 use tokio::time::Instant;
 
 use super::{
@@ -485,11 +485,13 @@ pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Re
     }
 }
 
-/// Whether a deleted instance belongs to a deletion of several instances that is not finished. The
-/// reconciler finishes it when it comes to the coordinator.
-pub(crate) async fn is_in_deletion(store: &Store, tombstone: &State) -> Result<bool, Failure> {
-    let Some(deletion_id) = &tombstone.deletion else { return Ok(false) };
-    Ok(read_coordinator(store, deletion_id).await?.is_some())
+/// Whether a deletion of several instances is not finished: its coordinator exists. The coordinator,
+/// which may be large, is not read.
+pub(crate) async fn is_unfinished(store: &Store, deletion_id: &str) -> Result<bool, Failure> {
+    let query = Query::new("SELECT VALUE c.id FROM c WHERE c.id = @id")
+        .with_parameter("@id", deletion_id)
+        .in_partition(COORDINATORS_KEY);
+    Ok(!store.rows::<String>(query).await?.is_empty())
 }
 
 async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
