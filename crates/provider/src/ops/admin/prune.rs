@@ -117,7 +117,7 @@ pub(crate) async fn run_bulk(
 ) -> Result<PruneResult, Failure> {
     let mut result = PruneResult::default();
     for instance in list::matching_instances(&core.store, filter, |_| true).await? {
-        let one = run(core, &instance, options).await?;
+        let one = run(core, &instance.instance_id, options).await?;
         result.instances_processed += one.instances_processed;
         result.executions_deleted += one.executions_deleted;
         result.events_deleted += one.events_deleted;

@@ -1,20 +1,20 @@
 //! Deletions while other processes work on the same instances: they find the deletion half done, read
 //! replicas that are behind, deliver messages late, or use the names again.
 
-use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin};
 use perihelion_client::Patch;
 
 use super::deletions::{
-    TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
-    start_child, wait_for_cleanup,
+    TREE, complete_child, documents_of_type, end, fetch_turn_of, interrupt_between_tombstones, is_deleted,
+    reconciling_provider, start_child, start_parent_and_child, wait_for_cleanup,
 };
 use super::recorded_process::RecordedProcess;
-use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, start};
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
 use crate::CosmosDBProvider;
 use crate::documents::{DocumentType, Outbox, State};
 use crate::ops::admin::delete;
 use crate::ops::orchestration::deliver;
-use crate::ops::repair::reconcile;
+use crate::ops::repair::{reconcile, retain};
 
 /// The partition key of all deletions.
 const DELETIONS_KEY: u64 = 1;
@@ -144,4 +144,53 @@ async fn the_reconciler_does_not_read_the_coordinator_of_each_tombstone() {
     assert_eq!(reconcile::run_pass(&other.core).await, (2, 0, 2), "both tombstones are left");
     let id = coordinator["id"].as_str().unwrap();
     assert_eq!(process.point_reads(id.rsplit(':').next().unwrap()), 0);
+}
+
+/// The root has ended and was selected. Before it is deleted by retention, somebody deletes it and starts it
+/// again. The deletion once purged the start.
+#[tokio::test]
+async fn retention_spares_a_root_that_was_deleted_and_started_again() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let token = fetch_first_turn(&provider, "parent").await;
+    end(&provider, &token, "parent", vec![]).await;
+    let root = provider.core.store.state("parent").await.unwrap().unwrap();
+    delete_and_start_again(&provider).await;
+    retain::delete_expired_tree(&provider.core, &root).await.unwrap();
+    assert_eq!(fetch_instance(&provider).await.1, [start("parent", String::new())]);
+}
+
+/// Deletes the instance `parent`, and starts it again. Its start is queued.
+async fn delete_and_start_again(provider: &CosmosDBProvider) {
+    provider.delete_instance("parent", false).await.unwrap();
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bulk_deletion_spares_a_root_that_was_deleted_and_started_again() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = fetch_first_turn(&provider, "parent").await;
+    end(&provider, &token, "parent", vec![]).await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    let again = other.clone();
+    process.before_answer_to("c.completedAt", async move { delete_and_start_again(&again).await });
+    let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!(deleted.instances_deleted, 0);
+    assert_eq!(fetch_instance(&other).await.1, [start("parent", String::new())]);
+}
+
+/// The parent continues as new and starts its child again while retention deletes the ended child.
+#[tokio::test]
+async fn retention_spares_a_child_that_was_deleted_and_started_again() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = start_parent_and_child(&provider).await;
+    complete_child(&provider, &token, "old").await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    let again = other.clone();
+    process.before_answer_to("c.completedAt", async move {
+        delete::run(&again.core, &["child".to_owned()], false.into()).await.unwrap();
+        again.enqueue_for_orchestrator(start_child("child", "parent"), None).await.unwrap();
+    });
+    retain::delete_children_ended_before(&provider.core, "parent", u64::MAX).await.unwrap();
+    assert_eq!(fetch_turn_of(&other, "child").await.1, [start_child("child", "parent")]);
 }

@@ -165,9 +165,8 @@ impl RecordedProcess {
 
     /// The number of recorded point reads of documents whose id ends with this text.
     pub(super) fn point_reads(&self, id_end: &str) -> usize {
-        let is_read = |request: &&Request| {
-            request.method == Method::GET && request.target.path().ends_with(id_end)
-        };
+        let is_read =
+            |request: &&Request| request.method == Method::GET && request.target.path().ends_with(id_end);
         lock(&self.requests).iter().filter(is_read).count()
     }
 

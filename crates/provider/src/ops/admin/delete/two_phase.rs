@@ -35,7 +35,7 @@ use perihelion_client::{Etag, Query, Written};
 use tokio::time::Instant;
 
 use super::{
-    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, messages_in_outboxes,
+    ATTEMPTS_MAX, PARALLEL_MAX, Terms, add_counts, check_children_of, check_status, messages_in_outboxes,
     states_of, write_tombstone,
 };
 use crate::documents::lock_token::nonce;
@@ -70,7 +70,7 @@ const COORDINATORS_KEY: u64 = 1;
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
-    force: Force<'_>,
+    terms: Terms<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     let now = core.clock.stamp();
@@ -86,7 +86,7 @@ pub(super) async fn delete(
     };
     let create = || core.store.create(COORDINATORS_KEY, &deletion.id, &deletion);
     let mut etag = retry_until(Instant::now() + RETRY_FOR, create).await?;
-    match prepare(core, set, &mut deletion, &mut etag, force).await {
+    match prepare(core, set, &mut deletion, &mut etag, terms).await {
         Ok(()) => {}
         Err(failure) => {
             abort(&core.store, deletion, &etag).await?;
@@ -129,14 +129,14 @@ async fn prepare(
     set: &BTreeSet<&str>,
     deletion: &mut Deletion,
     etag: &mut Etag,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<(), Failure> {
     let instances: Vec<&str> = set.iter().copied().collect();
     for group in instances.chunks(PARALLEL_MAX) {
         let id = deletion.id.clone();
         let mut marks = Vec::with_capacity(group.len());
         for instance in group {
-            marks.push(mark_instance(core, instance, &id, force));
+            marks.push(mark_instance(core, instance, &id, terms));
         }
         join_all(marks).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
         record_progress(core, deletion, etag).await?;
@@ -233,13 +233,13 @@ async fn mark_instance(
     core: &Core,
     instance: &str,
     deletion_id: &str,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
-        check_status(found.as_ref(), instance, force)?;
+        check_status(found.as_ref(), instance, terms)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
             Box::pin(purge_found(core, tombstone)).await?;
             continue;
@@ -385,7 +385,7 @@ async fn write_tombstones(
         let until = Instant::now() + retry_for;
         let mut tombstones = Vec::with_capacity(group.len());
         for instance in group {
-            let write = move || write_tombstone(core, instance, Some(deletion), Force::All);
+            let write = move || write_tombstone(core, instance, Some(deletion), true.into());
             tombstones.push(retry_until(until, write));
         }
         // A failure does not stop the other tombstones of the group. The reconciler repeats the
