@@ -346,7 +346,10 @@ async fn write_tombstone(
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let found = core.store.state(instance).await?;
+        let found = match deletion {
+            Some(deletion) => marked_state(core, instance, deletion).await?,
+            None => core.store.state(instance).await?,
+        };
         let before = found.as_ref().map(|found| &found.value);
         let mark = before.and_then(|state| state.deletion.as_deref());
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
@@ -380,6 +383,22 @@ async fn write_tombstone(
             core.hints.instances.with(|hints| hints.record_idle(instance));
             return Ok((Some(Versioned { value, etag }), count_deleted(before, &heads)));
         }
+    }
+}
+
+/// The state of an instance that a committed deletion has marked. A state without the mark means that the
+/// deletion of the instance is finished. But a replica that is behind answers such a state, too. So a
+/// state without the mark is read again.
+async fn marked_state(
+    core: &Core,
+    instance: &str,
+    deletion: &Deletion,
+) -> Result<Option<Versioned<State>>, Failure> {
+    let found = core.store.state(instance).await?;
+    let is_marked = |found: &Versioned<State>| found.value.deletion.as_deref() == Some(deletion.id.as_str());
+    match found.filter(is_marked) {
+        Some(marked) => Ok(Some(marked)),
+        None => core.store.newest_state(instance).await,
     }
 }
 

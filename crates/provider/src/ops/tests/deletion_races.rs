@@ -6,12 +6,13 @@ use perihelion_client::Patch;
 
 use super::deletions::{
     TREE, complete_child, documents_of_type, end, fetch_turn_of, interrupt_between_tombstones, is_deleted,
-    reconciling_provider, start_child, start_parent_and_child, wait_for_cleanup,
+    reconciling_provider, run_two_instances, start_child, start_parent_and_child, wait_for_cleanup,
 };
+use super::interleavings::{DELETION_ID, create_deletion};
 use super::recorded_process::RecordedProcess;
 use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
 use crate::CosmosDBProvider;
-use crate::documents::{DocumentType, Outbox, State};
+use crate::documents::{DeletionStage, DocumentType, Outbox, State};
 use crate::ops::admin::delete;
 use crate::ops::orchestration::deliver;
 use crate::ops::repair::{reconcile, retain};
@@ -193,4 +194,19 @@ async fn retention_spares_a_child_that_was_deleted_and_started_again() {
     });
     retain::delete_children_ended_before(&provider.core, "parent", u64::MAX).await.unwrap();
     assert_eq!(fetch_turn_of(&other, "child").await.1, [start_child("child", "parent")]);
+}
+
+/// Story of a bug: a replica answered the state of an instance as it was before the deletion marked it. That
+/// counted as a deletion that was finished before, so one instance of a deleted tree was left.
+#[tokio::test]
+async fn an_instance_whose_mark_a_replica_does_not_show_yet_is_deleted() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    run_two_instances(&provider).await;
+    process.answer_reads_as_now(&provider, "a").await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    create_deletion(&other, DeletionStage::Committed, &["a", "b"]).await;
+    delete::resolve_mark(&provider.core, "b", DELETION_ID).await.unwrap();
+    for instance in ["a", "b"] {
+        assert!(is_deleted(&other, instance).await, "{instance}");
+    }
 }
