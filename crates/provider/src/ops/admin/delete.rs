@@ -59,9 +59,9 @@ const SCHEDULED_LATELY: Duration = Duration::from_secs(600);
 pub(crate) use two_phase::{advance_deletion, deleted_together, is_unfinished, purge_found, resolve_mark};
 
 /// Deletes all of these instances or none. Refuses to delete an instance that the terms exclude, and an
-/// instance with a child that is not in `ids`. After success, the tombstones of all instances are written. If a single instance is deleted and its purge fails, that failure is
-/// returned although the instance is deleted. The counts do not include documents that the reconciler
-/// has to delete later.
+/// instance with a child that is not in `ids`. After success, the tombstones of all instances are
+/// written. If a single instance is deleted and its purge fails, that failure is returned although the
+/// instance is deleted. The counts do not include documents that the reconciler has to delete later.
 pub(crate) async fn run(
     core: &Core,
     ids: &[String],

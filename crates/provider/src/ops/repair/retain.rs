@@ -117,8 +117,8 @@ pub(crate) async fn delete_children_ended_before(
     ended_before_ms: u64,
 ) -> Result<(), Failure> {
     let query = Query::new(format!(
-        "SELECT TOP {CHILDREN_MAX} c.instanceId, c.incarnation FROM c WHERE c.id = 'i' AND c.type = 'history' AND \
-         c.parentInstanceId = @parent AND c.completedAt < @before"
+        "SELECT TOP {CHILDREN_MAX} c.instanceId, c.incarnation FROM c WHERE c.id = 'i' AND \
+         c.type = 'history' AND c.parentInstanceId = @parent AND c.completedAt < @before"
     ))
     .with_parameter("@parent", parent)
     .with_parameter("@before", ended_before_ms);
