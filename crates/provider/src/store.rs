@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_client::{
-    Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
-    PartitionKey, Patch, Query, TransactionError, Written,
+    Batch, Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions,
+    OperationOptions, PartitionKey, Patch, Query, Repeat, TransactionError, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -165,6 +165,22 @@ impl Store {
     /// The state of an instance; `None` if there is no state document.
     pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
         self.find(instance, STATE_ID).await
+    }
+
+    /// The state of an instance as the write region has it; `None` if there is no state document. The
+    /// read is sent as a batch, because batches are routed like writes. So it is never behind, unlike
+    /// [`Store::state`], which a replica in any region may answer.
+    pub(crate) async fn newest_state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
+        let mut batch = Batch::new(instance);
+        batch.read(STATE_ID)?;
+        match self.container.batch(batch.with_repeat(Repeat::Always)).await {
+            Ok(results) => match results.get(0).map(|read| (read, read.etag())) {
+                Some((read, Some(etag))) => Ok(Some(Versioned { value: read.value()?, etag: etag.clone() })),
+                _ => Err(Failure::Contended(format!("the answer has no state of {instance}"))),
+            },
+            Err(error) if error.is_document_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads the state of an instance if its etag is no longer `seen`.

@@ -12,7 +12,7 @@ use crate::api::provider::CosmosDBProvider;
 use crate::failure::Failure;
 use crate::ops::admin::count;
 use crate::ops::admin::delete;
-use crate::ops::admin::delete::Force;
+use crate::ops::admin::delete::{Force, Selected, Terms};
 use crate::ops::admin::list;
 use crate::ops::admin::prune;
 use crate::ops::core::Core;
@@ -148,7 +148,7 @@ async fn delete_bulk(
         };
         match deleted {
             Ok(deleted) => delete::add_counts(&mut result, &deleted),
-            // The root was started again, or another caller has deleted it.
+            // Another caller has deleted the root. Perhaps it was started again.
             Err(Failure::StillRunning(_) | Failure::NotFound(_)) => {}
             Err(failure) => return Err(failure),
         }
@@ -157,8 +157,10 @@ async fn delete_bulk(
 }
 
 /// Deletes the tree of an ended root. The deletion is forced for the descendants, but not for the
-/// root: if the root was started again in the meantime, nothing is deleted.
-async fn delete_tree(core: &Core, root: &str) -> Result<DeleteInstanceResult, Failure> {
-    let tree = delete::tree(core, root).await?;
-    delete::run(core, &tree, Force::AllExcept(root)).await
+/// root. If the root was deleted in the meantime, nothing is deleted, also if it was started again.
+async fn delete_tree(core: &Core, root: &list::Summary) -> Result<DeleteInstanceResult, Failure> {
+    let instance = root.instance_id.as_str();
+    let tree = delete::tree(core, instance).await?;
+    let selected = Selected { instance, incarnation: &root.incarnation };
+    delete::run(core, &tree, Terms::of_selected(selected, Force::AllExcept(instance))).await
 }

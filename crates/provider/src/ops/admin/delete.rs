@@ -56,23 +56,22 @@ const PURGE_MAX: usize = 10_000;
 /// because a query may miss them. Replicas lag behind by less than this.
 const SCHEDULED_LATELY: Duration = Duration::from_secs(600);
 
-pub(crate) use two_phase::{advance_deletion, deleted_together, is_in_deletion, purge_found, resolve_mark};
+pub(crate) use two_phase::{advance_deletion, deleted_together, is_unfinished, purge_found, resolve_mark};
 
-/// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
-/// forced), and an instance with a child that is not in `ids`. After success, the tombstones of all
-/// instances are written. If a single instance is deleted and its purge fails, that failure is
-/// returned although the instance is deleted. The counts do not include documents that the reconciler
-/// has to delete later.
+/// Deletes all of these instances or none. Refuses to delete an instance that the terms exclude, and an
+/// instance with a child that is not in `ids`. After success, the tombstones of all instances are
+/// written. If a single instance is deleted and its purge fails, that failure is returned although the
+/// instance is deleted. The counts do not include documents that the reconciler has to delete later.
 pub(crate) async fn run(
     core: &Core,
     ids: &[String],
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<DeleteInstanceResult, Failure> {
     let set: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
     let instances: Vec<&str> = set.iter().copied().collect();
     for group in instances.chunks(PARALLEL_MAX) {
         for (instance, state) in group.iter().zip(states_of(&core.store, group).await?) {
-            check_status(state.as_ref(), instance, force)?;
+            check_status(state.as_ref(), instance, terms)?;
         }
     }
     check_children(core, &set).await?;
@@ -80,14 +79,14 @@ pub(crate) async fn run(
     match Vec::from_iter(&set).as_slice() {
         [] => {}
         [instance] => {
-            let (tombstone, counts) = write_tombstone(core, instance, None, force).await?;
+            let (tombstone, counts) = write_tombstone(core, instance, None, terms).await?;
             add_counts(&mut result, &counts);
             if let Some(tombstone) = tombstone {
                 purge_found(core, &tombstone).await?;
             }
         }
-        _ if Box::pin(one_transaction::delete(core, &set, force, &mut result)).await? => {}
-        _ => two_phase::delete(core, &set, force, &mut result).await?,
+        _ if Box::pin(one_transaction::delete(core, &set, terms, &mut result)).await? => {}
+        _ => two_phase::delete(core, &set, terms, &mut result).await?,
     }
     Ok(result)
 }
@@ -114,12 +113,6 @@ pub(crate) enum Force<'a> {
     AllExcept(&'a str),
 }
 
-impl From<bool> for Force<'_> {
-    fn from(is_forced: bool) -> Self {
-        if is_forced { Force::All } else { Force::None }
-    }
-}
-
 impl Force<'_> {
     fn applies_to(self, instance: &str) -> bool {
         match self {
@@ -130,12 +123,46 @@ impl Force<'_> {
     }
 }
 
-/// Refuses an instance that runs or is about to continue as new, unless its deletion is
-/// forced.
-fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
-    let Some(state) = state.map(|state| &state.value).filter(|state| state.is_created) else { return Ok(()) };
+/// The incarnation of an instance that a caller has selected for deletion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selected<'a> {
+    pub(crate) instance: &'a str,
+    pub(crate) incarnation: &'a str,
+}
+
+/// The terms of a deletion, which hold for the states that it replaces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    force: Force<'a>,
+    /// This incarnation is deleted, or nothing: the instance may be deleted and started again since it was
+    /// selected. `None` deletes whatever has the name.
+    selected: Option<Selected<'a>>,
+}
+
+impl<'a> Terms<'a> {
+    pub(crate) fn of_selected(selected: Selected<'a>, force: Force<'a>) -> Self {
+        Terms { force, selected: Some(selected) }
+    }
+}
+
+impl From<bool> for Terms<'_> {
+    fn from(is_forced: bool) -> Self {
+        Terms { force: if is_forced { Force::All } else { Force::None }, selected: None }
+    }
+}
+
+/// Refuses an instance that runs or is about to continue as new, unless its deletion is forced. Refuses
+/// another incarnation of the selected instance, or a name that only has a queued start: the selected
+/// instance does not exist any more.
+fn check_status(state: Option<&Versioned<State>>, instance: &str, terms: Terms<'_>) -> Result<(), Failure> {
+    let state = state.map(|state| &state.value);
+    if let Some(selected) = terms.selected.filter(|selected| selected.instance == instance) {
+        let is_selected = |state: &&State| !state.is_deleted() && state.incarnation == selected.incarnation;
+        state.filter(is_selected).ok_or_else(|| Failure::NotFound(instance.to_owned()))?;
+    }
+    let Some(state) = state.filter(|state| state.is_created) else { return Ok(()) };
     let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
-    if is_running && !force.applies_to(instance) {
+    if is_running && !terms.force.applies_to(instance) {
         return Err(Failure::StillRunning(instance.to_owned()));
     }
     Ok(())
@@ -314,12 +341,15 @@ async fn write_tombstone(
     core: &Core,
     instance: &str,
     deletion: Option<&Deletion>,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<(Option<Versioned<State>>, DeleteInstanceResult), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let found = core.store.state(instance).await?;
+        let found = match deletion {
+            Some(deletion) => marked_state(core, instance, deletion).await?,
+            None => core.store.state(instance).await?,
+        };
         let before = found.as_ref().map(|found| &found.value);
         let mark = before.and_then(|state| state.deletion.as_deref());
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
@@ -341,7 +371,7 @@ async fn write_tombstone(
             (None, None) => {
                 // The children are checked after the state was read. If a turn creates a child
                 // in the meantime, it changes the state, and the write below is refused.
-                check_status(found.as_ref(), instance, force)?;
+                check_status(found.as_ref(), instance, terms)?;
                 check_children(core, &BTreeSet::from([instance])).await?;
             }
         }
@@ -353,6 +383,22 @@ async fn write_tombstone(
             core.hints.instances.with(|hints| hints.record_idle(instance));
             return Ok((Some(Versioned { value, etag }), count_deleted(before, &heads)));
         }
+    }
+}
+
+/// The state of an instance that a committed deletion has marked. A state without the mark means that the
+/// deletion of the instance is finished. But a replica that is behind answers such a state, too. So a
+/// state without the mark is read again.
+async fn marked_state(
+    core: &Core,
+    instance: &str,
+    deletion: &Deletion,
+) -> Result<Option<Versioned<State>>, Failure> {
+    let found = core.store.state(instance).await?;
+    let is_marked = |found: &Versioned<State>| found.value.deletion.as_deref() == Some(deletion.id.as_str());
+    match found.filter(is_marked) {
+        Some(marked) => Ok(Some(marked)),
+        None => core.store.newest_state(instance).await,
     }
 }
 

@@ -43,7 +43,8 @@ pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>,
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
-    instance_id: String,
+    pub(crate) instance_id: String,
+    pub(crate) incarnation: String,
     status: ExecutionStatus,
     /// Whether the start of the next execution is queued.
     #[serde(default)]
@@ -63,14 +64,14 @@ impl Summary {
     }
 }
 
-/// The ids of the instances that match the filter and for which `is_wanted` is true, at most as
+/// The instances that match the filter and for which `is_wanted` is true, at most as
 /// many as the filter's limit (without a limit, [`prune::BULK_MAX`]).
 pub(crate) async fn matching_instances(
     store: &Store,
     filter: &InstanceFilter,
     is_wanted: impl Fn(&Summary) -> bool,
-) -> Result<Vec<String>, Failure> {
-    let members = "c.instanceId, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
+) -> Result<Vec<Summary>, Failure> {
+    let members = "c.instanceId, c.incarnation, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
     let text = format!("SELECT {members} {CREATED}");
     let queries: Vec<Query> = match &filter.instance_ids {
         Some(ids) => {
@@ -91,8 +92,7 @@ pub(crate) async fn matching_instances(
         while found.len() < limit
             && let Some(page) = feed.next_page().await?
         {
-            let rows = page.items.into_iter().filter(|row| is_old(row) && is_wanted(row));
-            found.extend(rows.map(|row| row.instance_id));
+            found.extend(page.items.into_iter().filter(|row| is_old(row) && is_wanted(row)));
         }
     }
     found.truncate(limit);

@@ -119,7 +119,7 @@ pub(crate) async fn run_bulk(
     // The filter decides alone.
     let is_wanted = |_: &list::Summary| true;
     for instance in list::matching_instances(&core.store, filter, is_wanted).await? {
-        let one = run(core, &instance, options).await?;
+        let one = run(core, &instance.instance_id, options).await?;
         result.instances_processed += one.instances_processed;
         result.executions_deleted += one.executions_deleted;
         result.events_deleted += one.events_deleted;

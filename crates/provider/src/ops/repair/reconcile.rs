@@ -36,6 +36,7 @@ use crate::ops::repair::purge;
 use crate::ops::repair::retain;
 use crate::ops::set_aside::write_later_version_notice;
 use crate::store::{Store, decode_row};
+use crate::sync::lock;
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
 /// The shortest interval. Also the pause after a round for which a poll woke the reconciler.
@@ -334,12 +335,13 @@ async fn run_round(
     for row in rows {
         instances.entry(row["instanceId"].to_string()).or_default().push(row);
     }
+    let deletions = Deletions::default();
     let (mut waiting, mut running) = (instances.into_values(), FuturesUnordered::new());
     loop {
         while running.len() < INSTANCES_MAX
             && let Some(rows) = waiting.next()
         {
-            running.push(finish_documents(core, rows));
+            running.push(finish_documents(core, rows, &deletions));
         }
         match running.next().await {
             Some((handled_count, left_count)) => {
@@ -353,7 +355,7 @@ async fn run_round(
 
 /// Finishes documents one after the other. Returns how many were finished, and how many were left (see
 /// [`Pass::left_count`]).
-async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
+async fn finish_documents(core: &Core, rows: Vec<Value>, deletions: &Deletions) -> (usize, usize) {
     let (mut handled_count, mut left_count) = (0, 0);
     let (mut delivery, begun) = (Delivery::of_reconciler(), Instant::now());
     for row in rows {
@@ -367,7 +369,7 @@ async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
             left_count += 1;
             continue;
         }
-        match finish_document(core, row, &mut delivery).await {
+        match finish_document(core, row, &mut delivery, deletions).await {
             Ok(Finished::Yes) => handled_count += 1,
             Ok(Finished::Left) => left_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
@@ -396,6 +398,26 @@ fn made_at(row: &Value) -> Stamp {
     Stamp(row["madeAt"].as_u64().unwrap_or_default())
 }
 
+/// The deletions of several instances whose tombstones a round has read, by id: whether they are
+/// unfinished. A round may read many tombstones of one deletion.
+#[derive(Debug, Default)]
+struct Deletions(std::sync::Mutex<HashMap<String, bool>>);
+
+impl Deletions {
+    /// Whether a deleted instance belongs to a deletion of several instances that is not finished. The
+    /// reconciler finishes it when it comes to the coordinator.
+    async fn has_unfinished(&self, store: &Store, tombstone: &State) -> Result<bool, Failure> {
+        let Some(deletion_id) = &tombstone.deletion else { return Ok(false) };
+        let known = lock(&self.0).get(deletion_id).copied();
+        if let Some(is_unfinished) = known {
+            return Ok(is_unfinished);
+        }
+        let is_unfinished = delete::is_unfinished(store, deletion_id).await?;
+        lock(&self.0).insert(deletion_id.clone(), is_unfinished);
+        Ok(is_unfinished)
+    }
+}
+
 /// Whether a document was finished.
 enum Finished {
     Yes,
@@ -408,7 +430,12 @@ enum Finished {
 }
 
 /// Finishes one document, or leaves it.
-async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Result<Finished, Failure> {
+async fn finish_document(
+    core: &Core,
+    row: Value,
+    delivery: &mut Delivery,
+    deletions: &Deletions,
+) -> Result<Finished, Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
     let Some(document_type) = DocumentType::of(&row) else { return Ok(Finished::Left) };
@@ -420,7 +447,7 @@ async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Re
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => {
             let tombstone = decode_row::<State>(row)?;
-            if delete::is_in_deletion(&core.store, &tombstone.value).await? {
+            if deletions.has_unfinished(&core.store, &tombstone.value).await? {
                 return Ok(Finished::Left);
             }
             purge::run(core, &tombstone).await.map(drop)

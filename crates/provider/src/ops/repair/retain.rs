@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use duroxide::providers::PruneOptions;
 use perihelion_client::Query;
+use serde::Deserialize;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::Stamp;
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
-use crate::ops::admin::delete::Force;
+use crate::ops::admin::delete::{Force, Selected, Terms};
 use crate::ops::admin::prune;
 use crate::ops::core::Core;
 use crate::plan::retention::is_finished;
@@ -31,7 +32,8 @@ const CHILDREN_MAX: usize = 64;
 const PRUNE_EVERY: u64 = 8;
 
 /// Deletes the tree of a root instance whose retention is over: the root and all its
-/// descendants. If a member of the tree has not ended, postpones the deletion.
+/// descendants. If a member of the tree has not ended, postpones the deletion. Does nothing if the root was
+/// deleted since it was read, also if it was started again.
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(core, instance).await?;
@@ -46,7 +48,11 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
             return postpone(&core.store, &core.clock, root).await;
         }
     }
-    let deleted = delete::run(core, &tree, Force::None).await?;
+    let selected = Selected { instance, incarnation: &root.value.incarnation };
+    let deleted = match delete::run(core, &tree, Terms::of_selected(selected, Force::None)).await {
+        Err(Failure::NotFound(_)) => return Ok(()),
+        deleted => deleted?,
+    };
     tracing::debug!(
         instance,
         instances = deleted.instances_deleted,
@@ -95,25 +101,34 @@ pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution:
     runner.background.run(deletion).await;
 }
 
+/// A child that has ended.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EndedChild {
+    instance_id: String,
+    incarnation: String,
+}
+
 /// Deletes the trees of children of `parent` that ended before a time, at most
 /// [`CHILDREN_MAX`] of them.
-async fn delete_children_ended_before(
+pub(crate) async fn delete_children_ended_before(
     core: &Core,
     parent: &str,
     ended_before_ms: u64,
 ) -> Result<(), Failure> {
     let query = Query::new(format!(
-        "SELECT TOP {CHILDREN_MAX} VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND \
-         c.parentInstanceId = @parent AND c.completedAt < @before"
+        "SELECT TOP {CHILDREN_MAX} c.instanceId, c.incarnation FROM c WHERE c.id = 'i' AND \
+         c.type = 'history' AND c.parentInstanceId = @parent AND c.completedAt < @before"
     ))
     .with_parameter("@parent", parent)
     .with_parameter("@before", ended_before_ms);
-    for child in core.store.rows::<String>(query).await? {
+    for EndedChild { instance_id: child, incarnation } in core.store.rows(query).await? {
         let tree = delete::tree(core, &child).await?;
-        match delete::run(core, &tree, Force::None).await {
+        let selected = Selected { instance: &child, incarnation: &incarnation };
+        match delete::run(core, &tree, Terms::of_selected(selected, Force::None)).await {
             Ok(_) => tracing::debug!(parent, child, "a child was deleted: its retention is over"),
-            // The child, or a descendant, runs.
-            Err(Failure::StillRunning(_)) => {}
+            // The child, or a descendant, runs, or another process has deleted the child.
+            Err(Failure::StillRunning(_) | Failure::NotFound(_)) => {}
             Err(failure) => return Err(failure),
         }
     }

@@ -1,18 +1,21 @@
 //! Deletions while other processes work on the same instances: they find the deletion half done, read
 //! replicas that are behind, deliver messages late, or use the names again.
 
-use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin};
 use perihelion_client::Patch;
 
 use super::deletions::{
-    TREE, documents_of_type, fetch_turn_of, interrupt_between_tombstones, is_deleted, reconciling_provider,
-    start_child, wait_for_cleanup,
+    TREE, complete_child, documents_of_type, end, fetch_turn_of, interrupt_between_tombstones, is_deleted,
+    reconciling_provider, run_two_instances, start_child, start_parent_and_child, wait_for_cleanup,
 };
-use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, start};
+use super::interleavings::{DELETION_ID, create_deletion};
+use super::recorded_process::RecordedProcess;
+use super::{LOCK, NEVER, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
 use crate::CosmosDBProvider;
-use crate::documents::{DocumentType, Outbox, State};
+use crate::documents::{DeletionStage, DocumentType, Outbox, State};
 use crate::ops::admin::delete;
 use crate::ops::orchestration::deliver;
+use crate::ops::repair::{reconcile, retain};
 
 /// The partition key of all deletions.
 const DELETIONS_KEY: u64 = 1;
@@ -98,4 +101,112 @@ async fn an_instance_that_cannot_be_purged_delays_no_other() {
         assert_eq!((state.is_deleted(), state.purge.is_some()), (true, *name == set[0]), "{name}");
     }
     assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the coordinator stays");
+}
+
+/// A claim once purged all instances of the deletion, however many.
+#[tokio::test]
+async fn a_claim_purges_only_the_deleted_instance_that_it_has_found() {
+    let world = interrupt_between_tombstones().await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    start_parent_again(&other).await;
+    for child in ["late", "queued"] {
+        let state = state_of(&other, child).await;
+        assert!(state.is_deleted() && state.purge.is_some(), "{child}");
+    }
+    assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the deletion is not finished");
+    wait_for_cleanup(&reconciling_provider(&world).await).await;
+    for instance in TREE {
+        assert_eq!(is_deleted(&other, instance).await, instance != "parent", "{instance}");
+    }
+}
+
+/// Starts the deleted parent again, and runs its first turn.
+async fn start_parent_again(provider: &CosmosDBProvider) {
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_turn_of(provider, "parent").await;
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![]).await.unwrap();
+}
+
+/// A coordinator has up to 2 MB. The reconciler once read it for each tombstone that it left.
+#[tokio::test]
+async fn the_reconciler_does_not_read_the_coordinator_of_each_tombstone() {
+    let world = interrupt_between_tombstones().await;
+    let process = RecordedProcess::new(&world);
+    let other = process.provider(&world).await;
+    start_parent_again(&other).await;
+    // Only the tombstones are due.
+    let later = Patch::new().set("/madeAt", crate::documents::stamp::STAMP_MAX).unwrap();
+    let coordinator = change_coordinator(&world, &other, later).await;
+    let due = Patch::new().set("/madeAt", 1).unwrap();
+    for child in ["late", "queued"] {
+        other.core.store.container.patch(child, "i", &due).await.unwrap();
+    }
+    process.forget_requests();
+    assert_eq!(reconcile::run_pass(&other.core).await, (2, 0, 2), "both tombstones are left");
+    let id = coordinator["id"].as_str().unwrap();
+    assert_eq!(process.point_reads(id.rsplit(':').next().unwrap()), 0);
+}
+
+/// The root has ended and was selected. Before it is deleted by retention, somebody deletes it and starts it
+/// again. The deletion once purged the start.
+#[tokio::test]
+async fn retention_spares_a_root_that_was_deleted_and_started_again() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let token = fetch_first_turn(&provider, "parent").await;
+    end(&provider, &token, "parent", vec![]).await;
+    let root = provider.core.store.state("parent").await.unwrap().unwrap();
+    delete_and_start_again(&provider).await;
+    retain::delete_expired_tree(&provider.core, &root).await.unwrap();
+    assert_eq!(fetch_instance(&provider).await.1, [start("parent", String::new())]);
+}
+
+/// Deletes the instance `parent`, and starts it again. Its start is queued.
+async fn delete_and_start_again(provider: &CosmosDBProvider) {
+    provider.delete_instance("parent", false).await.unwrap();
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bulk_deletion_spares_a_root_that_was_deleted_and_started_again() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = fetch_first_turn(&provider, "parent").await;
+    end(&provider, &token, "parent", vec![]).await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    let again = other.clone();
+    process.before_answer_to("c.completedAt", async move { delete_and_start_again(&again).await });
+    let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!(deleted.instances_deleted, 0);
+    assert_eq!(fetch_instance(&other).await.1, [start("parent", String::new())]);
+}
+
+/// The parent continues as new and starts its child again while retention deletes the ended child.
+#[tokio::test]
+async fn retention_spares_a_child_that_was_deleted_and_started_again() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = start_parent_and_child(&provider).await;
+    complete_child(&provider, &token, "old").await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    let again = other.clone();
+    process.before_answer_to("c.completedAt", async move {
+        delete::run(&again.core, &["child".to_owned()], false.into()).await.unwrap();
+        again.enqueue_for_orchestrator(start_child("child", "parent"), None).await.unwrap();
+    });
+    retain::delete_children_ended_before(&provider.core, "parent", u64::MAX).await.unwrap();
+    assert_eq!(fetch_turn_of(&other, "child").await.1, [start_child("child", "parent")]);
+}
+
+/// Story of a bug: a replica answered the state of an instance as it was before the deletion marked it. That
+/// counted as a deletion that was finished before, so one instance of a deleted tree was left.
+#[tokio::test]
+async fn an_instance_whose_mark_a_replica_does_not_show_yet_is_deleted() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    run_two_instances(&provider).await;
+    process.answer_reads_as_now(&provider, "a").await;
+    let other = world.provider_with_reconciler(NEVER).await;
+    create_deletion(&other, DeletionStage::Committed, &["a", "b"]).await;
+    delete::resolve_mark(&provider.core, "b", DELETION_ID).await.unwrap();
+    for instance in ["a", "b"] {
+        assert!(is_deleted(&other, instance).await, "{instance}");
+    }
 }

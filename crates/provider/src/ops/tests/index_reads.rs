@@ -37,9 +37,9 @@ fn documents_of_other(number: usize) -> Vec<serde_json::Value> {
     // A stamp in the far future: no process takes this work.
     let far = u64::MAX >> 12;
     let mut documents = vec![
-        json!({"id": "i", "type": "history", "created": true, "status": "Completed", "completedAt": 1,
-            "parentInstanceId": "elsewhere", "execution": 1, "events": 2, "name": "Order", "version": "1.0.0",
-            "createdAt": 1, "updatedAt": 1}),
+        json!({"id": "i", "type": "history", "created": true, "incarnation": "x", "status": "Completed",
+            "completedAt": 1, "parentInstanceId": "elsewhere", "execution": 1, "events": 2, "name": "Order",
+            "version": "1.0.0", "createdAt": 1, "updatedAt": 1}),
         json!({"id": "h:1:0", "type": "history", "hx": 1, "eventData": ""}),
         json!({"id": "e:1", "type": "execution", "status": "Completed", "events": 2}),
         json!({"id": "x:1", "type": "orch_queue", "visibleAt": far, "enq": far, "startParent": "elsewhere"}),

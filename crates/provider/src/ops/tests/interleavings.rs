@@ -26,8 +26,8 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 /// The partition key of all deletions.
 const DELETIONS_KEY: u64 = 1;
 
-/// The id of the deletion that [`create_interrupted_deletion`] creates.
-const DELETION_ID: &str = "d:cut-off";
+/// The id of the deletion that [`create_deletion`] creates.
+pub(super) const DELETION_ID: &str = "d:cut-off";
 
 /// The bytes of a large value. Three of these values do not fit into one commit.
 const LARGE_BYTES: usize = 700_000;
@@ -211,6 +211,13 @@ async fn create_interrupted_deletion(
         let token = fetch_first_turn(&provider, name).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
     }
+    create_deletion(&provider, stage, marked).await;
+    provider
+}
+
+/// Creates a deletion of the instances `a` and `b`. Its process ended at this stage, two minutes ago. The
+/// `marked` instances have the mark of the deletion.
+pub(super) async fn create_deletion(provider: &CosmosDBProvider, stage: DeletionStage, marked: &[&str]) {
     let store = &provider.core.store;
     let two_minutes_ms = 120_000;
     let made_at = crate::documents::stamp::Stamp::at_ms(provider.core.clock.stamp().ms() - two_minutes_ms);
@@ -230,7 +237,6 @@ async fn create_interrupted_deletion(
         let next = State { deletion: Some(deletion.id.clone()), ..state.value };
         store.put_state(&next, Some(&state.etag), "/del", deletion.id.clone().into()).await.unwrap();
     }
-    provider
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::Method;
 use perihelion_client::{Client, Transport};
 use perihelion_server::InProcess;
 use perihelion_wire::headers;
@@ -35,6 +36,8 @@ pub(super) struct RecordedProcess {
     before_answer: Arc<Mutex<Option<(&'static str, Hook)>>>,
     /// A text in the body of a request whose answer is lost.
     lost_answer: Arc<Mutex<Option<&'static str>>>,
+    /// A partition key as headers have it, and the answer that all point reads with this key get.
+    repeated_answer: Arc<Mutex<Option<(String, Response)>>>,
 }
 
 impl Transport for RecordedProcess {
@@ -47,6 +50,9 @@ impl Transport for RecordedProcess {
         }
         lock(&self.requests).push(request.clone());
         let body = String::from_utf8_lossy(&request.body).into_owned();
+        if let Some(answer) = self.repeated_answer_to(&request) {
+            return Ok(answer);
+        }
         let answer = self.transport.send(request).await;
         let hook = lock(&self.before_answer).take_if(|(text, _)| body.contains(*text));
         if let Some((_, hook)) = hook {
@@ -67,6 +73,7 @@ impl RecordedProcess {
             before_batch: Arc::default(),
             before_answer: Arc::default(),
             lost_answer: Arc::default(),
+            repeated_answer: Arc::default(),
         }
     }
 
@@ -137,8 +144,39 @@ impl RecordedProcess {
         *lock(&self.lost_answer) = Some(text);
     }
 
+    /// Answers point reads of a document with the document as it is now, as a replica that is behind
+    /// does. All point reads in the partition of this instance get this answer.
+    pub(super) async fn answer_reads_as_now(&self, provider: &CosmosDBProvider, instance: &str) {
+        self.forget_requests();
+        provider.core.store.state(instance).await.unwrap().expect("its state");
+        let mut read = lock(&self.requests).last().cloned().expect("the read");
+        read.deadline = std::time::Instant::now() + COPY_TIMEOUT;
+        let key = partition_key(&read).expect("the key of the partition").to_owned();
+        let answer = self.transport.send(read).await.unwrap();
+        *lock(&self.repeated_answer) = Some((key, answer));
+    }
+
+    fn repeated_answer_to(&self, request: &Request) -> Option<Response> {
+        let repeated = lock(&self.repeated_answer);
+        let (key, answer) = repeated.as_ref()?;
+        let is_same_read = request.method == Method::GET && partition_key(request) == Some(key.as_str());
+        is_same_read.then(|| answer.clone())
+    }
+
+    /// The number of recorded point reads of documents whose id ends with this text.
+    pub(super) fn point_reads(&self, id_end: &str) -> usize {
+        let is_read =
+            |request: &&Request| request.method == Method::GET && request.target.path().ends_with(id_end);
+        lock(&self.requests).iter().filter(is_read).count()
+    }
+
     /// Runs the hook right before the next batch is sent.
     pub(super) fn before_next_batch(&self, hook: impl Future<Output = ()> + Send + 'static) {
         *lock(&self.before_batch) = Some(Box::pin(hook));
     }
+}
+
+/// The partition key of a request, as its header has it.
+fn partition_key(request: &Request) -> Option<&str> {
+    request.headers.get(headers::PARTITION_KEY)?.to_str().ok()
 }

@@ -14,7 +14,7 @@ use perihelion_client::{DistributedWriteTransaction, Etag, OperationOptions, Tra
 use tokio::time::Instant;
 
 use super::{
-    Force, PARALLEL_MAX, add_counts, check_children, check_status, count_deleted, states_of, tombstone_of,
+    PARALLEL_MAX, Terms, add_counts, check_children, check_status, count_deleted, states_of, tombstone_of,
 };
 use crate::documents::{DocumentType, STATE_ID, State, Versioned};
 use crate::failure::Failure;
@@ -44,14 +44,14 @@ struct InstanceToDelete {
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
-    force: Force<'_>,
+    terms: Terms<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<bool, Failure> {
     if !core.transactions.are_used() || set.len() > DistributedWriteTransaction::OPERATIONS_MAX {
         return Ok(false);
     }
     for _ in 0..ATTEMPTS_MAX {
-        let Some(to_delete) = read_all(core, set, force).await? else { return Ok(false) };
+        let Some(to_delete) = read_all(core, set, terms).await? else { return Ok(false) };
         match commit(core, &to_delete).await? {
             Committed::Yes(etags) => {
                 finish(core, to_delete, etags, result).await;
@@ -69,13 +69,13 @@ pub(super) async fn delete(
 async fn read_all(
     core: &Core,
     set: &BTreeSet<&str>,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<Option<Vec<InstanceToDelete>>, Failure> {
     let instances: Vec<&str> = set.iter().copied().collect();
     let mut states = Vec::with_capacity(instances.len());
     for group in instances.chunks(PARALLEL_MAX) {
         for (instance, state) in group.iter().zip(states_of(&core.store, group).await?) {
-            check_status(state.as_ref(), instance, force)?;
+            check_status(state.as_ref(), instance, terms)?;
             let is_in_deletion = |state: &State| state.deletion.is_some() || state.purge.is_some();
             if state.as_ref().is_some_and(|state| is_in_deletion(&state.value)) {
                 return Ok(None);

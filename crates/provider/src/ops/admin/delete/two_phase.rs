@@ -3,8 +3,9 @@
 //! First, each instance is marked: the id of the deletion is written into its state, under
 //! the state's etag. No turn of a marked instance can commit. The deletion takes effect
 //! when the stage of the coordinator becomes `Committed`. After that, any process that finds
-//! the coordinator, a mark or a tombstone finishes the deletion: it writes the tombstones of all
-//! instances, then purges all instances, then deletes the coordinator.
+//! the coordinator or a mark finishes the deletion: it writes the tombstones of all instances, then
+//! purges all instances, then deletes the coordinator. A process that finds a tombstone, because it wants
+//! to use the name, writes all tombstones too, and then purges only that instance.
 //!
 //! Invariant: no instance is purged before all have their tombstones. An instance can be created again
 //! only after its purge. So while an instance still has its mark, no instance of the set exists again,
@@ -30,11 +31,11 @@ use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
 use futures_util::future::join_all;
-use perihelion_client::{Etag, Written};
+use perihelion_client::{Etag, Query, Written};
 use tokio::time::Instant;
 
 use super::{
-    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, messages_in_outboxes,
+    ATTEMPTS_MAX, PARALLEL_MAX, Terms, add_counts, check_children_of, check_status, messages_in_outboxes,
     states_of, write_tombstone,
 };
 use crate::documents::lock_token::nonce;
@@ -69,7 +70,7 @@ const COORDINATORS_KEY: u64 = 1;
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
-    force: Force<'_>,
+    terms: Terms<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     let now = core.clock.stamp();
@@ -85,7 +86,7 @@ pub(super) async fn delete(
     };
     let create = || core.store.create(COORDINATORS_KEY, &deletion.id, &deletion);
     let mut etag = retry_until(Instant::now() + RETRY_FOR, create).await?;
-    match prepare(core, set, &mut deletion, &mut etag, force).await {
+    match prepare(core, set, &mut deletion, &mut etag, terms).await {
         Ok(()) => {}
         Err(failure) => {
             abort(&core.store, deletion, &etag).await?;
@@ -128,14 +129,14 @@ async fn prepare(
     set: &BTreeSet<&str>,
     deletion: &mut Deletion,
     etag: &mut Etag,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<(), Failure> {
     let instances: Vec<&str> = set.iter().copied().collect();
     for group in instances.chunks(PARALLEL_MAX) {
         let id = deletion.id.clone();
         let mut marks = Vec::with_capacity(group.len());
         for instance in group {
-            marks.push(mark_instance(core, instance, &id, force));
+            marks.push(mark_instance(core, instance, &id, terms));
         }
         join_all(marks).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
         record_progress(core, deletion, etag).await?;
@@ -232,13 +233,13 @@ async fn mark_instance(
     core: &Core,
     instance: &str,
     deletion_id: &str,
-    force: Force<'_>,
+    terms: Terms<'_>,
 ) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
-        check_status(found.as_ref(), instance, force)?;
+        check_status(found.as_ref(), instance, terms)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
             Box::pin(purge_found(core, tombstone)).await?;
             continue;
@@ -384,7 +385,7 @@ async fn write_tombstones(
         let until = Instant::now() + retry_for;
         let mut tombstones = Vec::with_capacity(group.len());
         for instance in group {
-            let write = move || write_tombstone(core, instance, Some(deletion), Force::All);
+            let write = move || write_tombstone(core, instance, Some(deletion), true.into());
             tombstones.push(retry_until(until, write));
         }
         // A failure does not stop the other tombstones of the group. The reconciler repeats the
@@ -459,15 +460,22 @@ async fn purge_member(
 }
 
 /// Purges a deleted instance whose tombstone a process has found. If the instance is deleted together
-/// with others, the whole deletion is finished: this instance must not be purged before all of them have
-/// their tombstones. If its coordinator is not found, and the deletion began less than
-/// `deletion_timeout` ago, nothing is done: a replica may be late. A replica that answers the coordinator
-/// as it was before the commit is late, too. That version does not have the messages in delivery.
+/// with others, the tombstones of all of them are written first: see the invariants of this module. The
+/// other purges, and the coordinator, are left to the deletion's own process or to the reconciler.
+///
+/// If the coordinator is not found, and the deletion began less than `deletion_timeout` ago, nothing is
+/// done: a replica may be late. A replica that answers the coordinator as it was before the commit is
+/// late, too. That version does not have the messages in delivery.
 pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
     let Some(deletion_id) = &tombstone.value.deletion else { return purge::run(core, tombstone).await };
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) if found.value.stage == DeletionStage::Committed => {
-            Box::pin(roll_forward(core, &found.value)).await
+            let (deletion, instance) = (&found.value, &tombstone.value.instance_id);
+            let mut counts = DeleteInstanceResult::default();
+            let write = Box::pin(write_tombstones(core, deletion, Duration::ZERO, &mut counts));
+            let known = write.await?.remove(instance);
+            core.repair_signal.record_unfinished_work();
+            purge_member(core, deletion, instance, known).await
         }
         Some(_) => Ok(PurgeEnd::TakenOver),
         None if is_timed_out(&core.clock, &core.options, begun_at(deletion_id)) => {
@@ -477,11 +485,13 @@ pub(crate) async fn purge_found(core: &Core, tombstone: &Versioned<State>) -> Re
     }
 }
 
-/// Whether a deleted instance belongs to a deletion of several instances that is not finished. The
-/// reconciler finishes it when it comes to the coordinator.
-pub(crate) async fn is_in_deletion(store: &Store, tombstone: &State) -> Result<bool, Failure> {
-    let Some(deletion_id) = &tombstone.deletion else { return Ok(false) };
-    Ok(read_coordinator(store, deletion_id).await?.is_some())
+/// Whether a deletion of several instances is not finished: its coordinator exists. The coordinator,
+/// which may be large, is not read.
+pub(crate) async fn is_unfinished(store: &Store, deletion_id: &str) -> Result<bool, Failure> {
+    let query = Query::new("SELECT VALUE c.id FROM c WHERE c.id = @id")
+        .with_parameter("@id", deletion_id)
+        .in_partition(COORDINATORS_KEY);
+    Ok(!store.rows::<String>(query).await?.is_empty())
 }
 
 async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
