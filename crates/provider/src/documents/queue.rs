@@ -133,6 +133,13 @@ impl Activity {
         MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + names[0] + names[1]
     }
 
+    /// Whether a process has given the activity back with a delay, perhaps with its session. An activity
+    /// that is visible at once has an earlier `visible_at`, and an activity whose lock has expired has a
+    /// nonce.
+    pub(crate) fn was_given_back_with_delay(&self) -> bool {
+        self.lock_nonce.is_none() && self.visible_at > self.enqueued_at
+    }
+
     /// The activity as it was before its lock, in its old place of the queue. The attempt is not
     /// counted.
     pub(crate) fn without_lock(self) -> Activity {

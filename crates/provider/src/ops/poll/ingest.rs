@@ -413,7 +413,15 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         found.has_left_activities = true;
         return false;
     }
-    let is_new = hints.activities.with(|hints| hints.offer_read(found.activity_read, offer));
+    let session = offer.0.session_id.clone().filter(|_| offer.0.was_given_back_with_delay());
+    let is_new = hints.activities.with(|hints| {
+        let is_new = hints.offer_read(found.activity_read, offer);
+        if let Some(session) = session.filter(|_| is_new) {
+            // Its owner may have given the session up with the activity.
+            hints.forget_owner(&session);
+        }
+        is_new
+    });
     found.activities += usize::from(is_new);
     found.room.activities = found.room.activities.saturating_sub(usize::from(is_new));
     is_new

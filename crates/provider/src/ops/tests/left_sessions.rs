@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{LOCK, World, activity_item};
 use crate::CosmosDBProvider;
@@ -32,11 +33,17 @@ fn in_session(id: u64) -> WorkItem {
 /// Waits for an activity, for a worker that owns sessions under this name. Returns the activity's id and
 /// its token.
 async fn fetch(provider: &CosmosDBProvider, owner: &str) -> (u64, String) {
+    let (id, token, _) = fetch_attempt(provider, owner).await;
+    (id, token)
+}
+
+/// Fetches an activity as [`fetch`] does. Also returns the number of the attempt.
+async fn fetch_attempt(provider: &CosmosDBProvider, owner: &str) -> (u64, String, u32) {
     let config = SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: LONG_LOCK };
     let fetched =
         provider.fetch_work_item(LONG_LOCK, FETCHED_WITHIN, Some(&config), &TagFilter::default()).await;
     match fetched.unwrap().expect("an activity") {
-        (WorkItem::ActivityExecute { id, .. }, token, _) => (id, token),
+        (WorkItem::ActivityExecute { id, .. }, token, attempt) => (id, token, attempt),
         (other, ..) => panic!("{other:?}"),
     }
 }
@@ -75,4 +82,28 @@ async fn a_session_is_given_up_when_none_of_its_activities_runs() {
     assert_eq!(owner(&here).await, None, "the session is given up");
     let (elsewhere, _) = waiting.await.unwrap();
     assert_eq!((elsewhere, owner(&here).await.as_deref()), (1, Some("there")));
+}
+
+/// Another process has tried to claim the session, and knows when the session's lock would end. It does
+/// not wait for that time after the session was given up.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_waits_for_a_session_takes_it_soon_after_it_was_given_up() {
+    let world = World::open().await;
+    let (here, there) = (world.provider().await, world.provider().await);
+    here.enqueue_for_worker(in_session(1)).await.unwrap();
+    let (_, first_token) = fetch(&here, "here").await;
+    there.enqueue_for_worker(in_session(2)).await.unwrap();
+    let waiting = tokio::spawn(async move { fetch(&there, "there").await });
+    // Both processes write heartbeats meanwhile.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+
+    let (second, token) = fetch(&here, "here").await;
+    assert_eq!(second, 2, "the other process has not got the session");
+    here.ack_work_item(&first_token, None).await.unwrap();
+    here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+    assert_eq!(owner(&here).await, None, "the session is given up");
+    let begun = Instant::now();
+    let (elsewhere, _) = waiting.await.unwrap();
+    assert_eq!((elsewhere, owner(&here).await.as_deref()), (2, Some("there")));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

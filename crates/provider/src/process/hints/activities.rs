@@ -410,6 +410,13 @@ impl ActivityHints {
         is_known && self.session_owners.remove(session).is_some()
     }
 
+    /// Forgets which owner holds the session. A session without a known owner is still left out.
+    pub(crate) fn forget_owner(&mut self, session: &str) {
+        if self.session_owners.get(session).is_some_and(|(holder, _)| !holder.is_empty()) {
+            self.session_owners.remove(session);
+        }
+    }
+
     /// Records that `owner` holds this session until `until`.
     pub(crate) fn set_session_owner(&mut self, session: &str, owner: String, until: Stamp) {
         self.session_owners.insert(session.to_owned(), (owner, until));
