@@ -24,7 +24,6 @@ use crate::process::hints::activity_name;
 use crate::process::lock_table::LockedActivity;
 use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
-use crate::timing::LEFT_TO_OTHERS_FOR;
 
 /// An activity is left to other processes only if it is given back with at least this delay. The
 /// runtime gives back an unknown activity with a delay of at least one second. The delay is a tenth
@@ -51,7 +50,7 @@ pub(crate) async fn run(
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
     let delay_if_left = delay_if_left.filter(|_| !is_alone(core, &held));
-    let left_until = delay_if_left.map(|delay| left_until(now, delay));
+    let left_until = delay_if_left.map(|delay| left_until(core, now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because the activity is not registered in
     // this program. The first time that this process leaves an activity to others, the attempt is
@@ -91,8 +90,7 @@ pub(crate) async fn run(
             Some(_) => drop(hints.remove(&token.instance, &token.id)),
             None => drop(hints.offer((next, etag))),
         });
-        if let Some((delay, session)) = delay_if_left.zip(held.activity.value.session_id.as_deref()) {
-            let until = now.plus(delay).plus(LEFT_TO_OTHERS_FOR);
+        if let Some((until, session)) = left_until.zip(held.activity.value.session_id.as_deref()) {
             sessions::give_up(core, session, locked_at_ms, until).await;
         }
         return Ok(());
