@@ -7,7 +7,8 @@
 //! first. If the activity has a session, this process gives the session up too, because only the owner
 //! of a session may take its activities. So the session moves to a process that can run the activity,
 //! as a session does whose worker has died. As long as another activity of the session runs here, the
-//! session stays, and so does the activity.
+//! session stays, and so does the activity. Its attempts are not counted meanwhile if another process
+//! lives, because no other process may take it.
 
 use std::time::Duration;
 
@@ -42,14 +43,17 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
-    let delay_if_left =
-        delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_session_in_use(core, &token, &held));
-    if delay_if_left.is_some() {
+    let long_delay = delay.filter(|delay| *delay >= LEFT_DELAY_MIN);
+    if long_delay.is_some() {
         // Polls read the heartbeats only when they have found rows. Another process may have joined
         // since then.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
-    let delay_if_left = delay_if_left.filter(|_| !is_alone(core, &held));
+    let delay_for_others = long_delay.filter(|_| !is_alone(core, &held));
+    let is_session_in_use = is_session_in_use(core, &token, &held);
+    // While the session is in use, no other process may take the activity.
+    let is_kept_by_session = delay_for_others.is_some() && is_session_in_use;
+    let delay_if_left = delay_for_others.filter(|_| !is_session_in_use);
     let left_until = delay_if_left.map(|delay| left_until(core, now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because the activity is not registered in
@@ -61,7 +65,7 @@ pub(crate) async fn run(
         // Other processes find the activity sooner if they poll the slice too.
         core.membership.share_slice_of(&token.instance);
     }
-    let ignore_attempt = ignore_attempt || is_first;
+    let ignore_attempt = ignore_attempt || is_first || is_kept_by_session;
     let locked_at_ms = locked_at_ms(&held);
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {

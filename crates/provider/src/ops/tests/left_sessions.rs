@@ -107,3 +107,29 @@ async fn a_process_that_waits_for_a_session_takes_it_soon_after_it_was_given_up(
     assert_eq!((elsewhere, owner(&here).await.as_deref()), (2, Some("there")));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
+
+/// Only this process may take the activity while its session stays here. So the attempts are not
+/// counted, because the process that can run the activity lives and cannot take it.
+#[tokio::test(start_paused = true)]
+async fn attempts_do_not_count_while_another_activity_keeps_the_session_here() {
+    /// The runtime poisons an activity after eleven attempts.
+    const ATTEMPTS: usize = 12;
+    let world = World::open().await;
+    let (here, there) = (world.provider().await, world.provider().await);
+    for id in [1, 2] {
+        here.enqueue_for_worker(in_session(id)).await.unwrap();
+    }
+    let ((_, mut token), (_, second_token)) = (fetch(&here, "here").await, fetch(&here, "here").await);
+    let waiting = tokio::spawn(async move { fetch_attempt(&there, "there").await });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for _ in 0..ATTEMPTS {
+        here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+        let (again, next_token, attempt) = fetch_attempt(&here, "here").await;
+        assert_eq!((again, attempt), (1, 1));
+        token = next_token;
+    }
+    here.ack_work_item(&second_token, None).await.unwrap();
+    here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+    let (elsewhere, _, attempt) = waiting.await.unwrap();
+    assert_eq!((elsewhere, attempt), (1, 1));
+}
