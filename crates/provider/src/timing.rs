@@ -56,6 +56,10 @@ pub(crate) const LAST_TAKEOVER_AFTER: Duration = Duration::from_millis(3150);
 /// it. Under throttling the time is longer (`process::congestion`).
 pub(crate) const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(4);
 
+/// A message that becomes visible later than this gets no hint: a poll finds it when it is
+/// due. These messages are timers, and a process may have any number of timers.
+pub(crate) const TIMER_HORIZON: Duration = Duration::from_secs(60);
+
 /// The shortest interval between polls, such as after a poll that found work.
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 

@@ -55,7 +55,8 @@ pub(crate) struct Message {
     pub(crate) parent_incarnation: Option<String>,
     /// Whether the owner of the slice takes the message at once, because the process that created
     /// the message leaves the turn to the owner. That process takes no turns, or it only helps
-    /// with the activities of the slice.
+    /// with the activities of the slice, or it has no hint because the message is a timer beyond
+    /// `timing::TIMER_HORIZON`.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
     pub(crate) is_left_to_owner: bool,
     /// The nonce of the activity's lock, if the message is a completion. If the answer to the

@@ -1,13 +1,13 @@
 //! Takeovers while requests are throttled. They wait longer then, but work must still reach a process
-//! that can run it.
+//! that can run it, and a timer must not fire late.
 
 use std::time::Duration;
 
-use duroxide::providers::{Provider, TagFilter};
+use duroxide::providers::{Provider, TagFilter, WorkItem};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{LOCK, NEVER, World, activity_item};
+use super::{LOCK, NEVER, World, ack, activity_item, event, fetch_first_turn};
 use crate::CosmosDBProvider;
 use crate::process::membership::Rank;
 
@@ -93,4 +93,30 @@ async fn an_activity_reaches_the_process_that_can_run_it_although_requests_are_t
     old.iter().for_each(JoinHandle::abort);
     throttled.abort();
     shared.abort();
+}
+
+/// No process has a hint about a timer of two minutes. So the owner of its slice need not wait until
+/// another process has taken it.
+#[tokio::test(start_paused = true)]
+async fn under_throttling_a_timer_beyond_the_horizon_fires_in_time() {
+    const TIMER: Duration = Duration::from_secs(120);
+    let world = World::open().await;
+    let processes =
+        [world.provider_with_reconciler(NEVER).await, world.provider_with_reconciler(NEVER).await];
+    let token = fetch_first_turn(&processes[0], "a").await;
+    let begun = Instant::now();
+    let fire_at_ms = processes[0].core.clock.now_ms() + u64::try_from(TIMER.as_millis()).unwrap();
+    let timer = WorkItem::TimerFired { instance: "a".into(), execution_id: 1, id: 2, fire_at_ms };
+    ack(&processes[0], &token, vec![event("a", 1, String::new())], vec![], vec![timer]).await.unwrap();
+    let throttled = throttle(&processes, Duration::from_secs(1));
+    let [one, other] = &processes;
+    let fetched = tokio::select! {
+        fetched = one.fetch_orchestration_item(LOCK, FETCHED_WITHIN, None) => fetched,
+        fetched = other.fetch_orchestration_item(LOCK, FETCHED_WITHIN, None) => fetched,
+    };
+    let (item, ..) = fetched.unwrap().expect("the timer");
+    assert!(matches!(&item.messages[..], [WorkItem::TimerFired { .. }]), "{:?}", item.messages);
+    let late = begun.elapsed().saturating_sub(TIMER);
+    assert!(late < Duration::from_secs(3), "{late:?} late");
+    throttled.abort();
 }
