@@ -15,7 +15,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::documents::Activity;
-use crate::documents::lock_token::LockToken;
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, held_lock, sessions, write_lock};
 use crate::ops::core::Core;
@@ -50,11 +49,12 @@ pub(crate) async fn run(
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
     let delay_for_others = long_delay.filter(|_| !is_alone(core, &held));
-    let is_session_in_use = is_session_in_use(core, &token, &held);
+    let session = held.activity.value.session_id.clone();
+    let is_session_in_use = |session| sessions::is_in_use(core, session, &token.nonce);
     // While the session is in use, no other process may take the activity.
-    let is_kept_by_session = delay_for_others.is_some() && is_session_in_use;
-    let delay_if_left = delay_for_others.filter(|_| !is_session_in_use);
-    let left_until = delay_if_left.map(|delay| left_until(core, now, delay));
+    let is_kept_by_session = delay_for_others.is_some() && session.as_deref().is_some_and(is_session_in_use);
+    let left_until =
+        delay_for_others.filter(|_| !is_kept_by_session).map(|delay| left_until(core, now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because the activity is not registered in
     // this program. The first time that this process leaves an activity to others, the attempt is
@@ -94,20 +94,11 @@ pub(crate) async fn run(
             Some(_) => drop(hints.remove(&token.instance, &token.id)),
             None => drop(hints.offer((next, etag))),
         });
-        if let Some((until, session)) = left_until.zip(held.activity.value.session_id.as_deref()) {
-            sessions::give_up(core, session, locked_at_ms, until).await;
+        if let Some((until, session)) = left_until.zip(session) {
+            sessions::give_up(core, session, &token.nonce, locked_at_ms, until).await;
         }
         return Ok(());
     }
-}
-
-/// Whether another activity of the same session is locked by a worker of this process, or for one. Then
-/// the session stays here, and no other process may take the activity.
-fn is_session_in_use(core: &Core, token: &LockToken, held: &LockedActivity) -> bool {
-    let Some(session) = held.activity.value.session_id.as_deref() else { return false };
-    let now = Instant::now();
-    core.activity_locks.any_other_in_session(session, &token.nonce, |other| other.until > now)
-        || core.hints.activities.with(|hints| hints.has_ready_in_session(session))
 }
 
 /// When the activity was locked. Its session was claimed before that.

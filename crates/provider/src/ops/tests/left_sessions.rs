@@ -6,6 +6,7 @@ use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::recorded_process::RecordedProcess;
 use super::{LOCK, World, activity_item};
 use crate::CosmosDBProvider;
 use crate::plan::session_document_key;
@@ -132,4 +133,34 @@ async fn attempts_do_not_count_while_another_activity_keeps_the_session_here() {
     here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
     let (elsewhere, _, attempt) = waiting.await.unwrap();
     assert_eq!((elsewhere, attempt), (1, 1));
+}
+
+/// The answer to the lock of the first activity is late. Meanwhile the second activity of the session is
+/// fetched and given back, because this process cannot run it.
+#[tokio::test(start_paused = true)]
+async fn a_session_stays_while_one_of_its_activities_is_being_locked() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let (here, there) = (process.provider(&world).await, world.provider().await);
+    let waiting = tokio::spawn(async move { fetch(&there, "there").await });
+    // Both processes write heartbeats.
+    let idle = here.fetch_work_item(LOCK, Duration::from_secs(20), None, &TagFilter::default()).await;
+    assert!(idle.unwrap().is_none());
+
+    for id in [1, 2] {
+        here.enqueue_for_worker(in_session(id)).await.unwrap();
+    }
+    let (again, (send, given_back)) = (here.clone(), tokio::sync::oneshot::channel());
+    process.before_answer_to("/attemptCount", async move {
+        // The second activity is locked later than the session was claimed for the first.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (second, token) = fetch(&again, "here").await;
+        again.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+        send.send((second, owner(&again).await)).unwrap();
+    });
+    let (first, _) = fetch(&here, "here").await;
+    let (second, owner_then) = given_back.await.unwrap();
+    assert_eq!((first, second, owner_then.as_deref()), (1, 2, Some("here")));
+    assert_eq!(owner(&here).await.as_deref(), Some("here"), "the first activity runs");
+    waiting.abort();
 }
