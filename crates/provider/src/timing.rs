@@ -47,10 +47,18 @@ pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 /// The most that the steps of [`TAKEOVER_STEP`] add up to.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
+/// The age at which a process takes over work that it has given back before, because it cannot run the
+/// work. By then every other process has polled and has been allowed to take the work.
+pub(crate) const LAST_TAKEOVER_AFTER: Duration = Duration::from_millis(3150);
+
 /// A process that abandons work with a delay leaves it to other processes for the delay and
 /// at least this time more. By then another process has polled and has been allowed to take
-/// it.
+/// it. Under throttling the time is longer (`process::congestion`).
 pub(crate) const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(4);
+
+/// A message that becomes visible later than this gets no hint: a poll finds it when it is
+/// due. These messages are timers, and a process may have any number of timers.
+pub(crate) const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
 /// The shortest interval between polls, such as after a poll that found work.
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
@@ -135,10 +143,12 @@ const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slice takes over first, then the other processes in the order of their ranks.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
-// Every other process may take over abandoned work before the process that abandoned it.
+// Every other process may take over abandoned work before the process that abandoned it. Throttling
+// adds the same time to both sides.
 const _: () = assert!(
-    ms(LEFT_TO_OTHERS_FOR) > ms(OTHERS_TAKEOVER_AFTER) + ms(TAKEOVER_STEP_MAX) + ms(POLL_INTERVAL_MAX)
+    ms(LAST_TAKEOVER_AFTER) >= ms(OTHERS_TAKEOVER_AFTER) + ms(TAKEOVER_STEP_MAX) + ms(POLL_INTERVAL_MAX)
 );
+const _: () = assert!(ms(LEFT_TO_OTHERS_FOR) > ms(LAST_TAKEOVER_AFTER));
 // A waiting fetch polls for work of other processes at least every two seconds.
 const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_INTERVAL_MAX) < 2_000);
 // A live process may miss two heartbeats. A heartbeat expires only after its process

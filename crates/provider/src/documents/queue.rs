@@ -55,7 +55,8 @@ pub(crate) struct Message {
     pub(crate) parent_incarnation: Option<String>,
     /// Whether the owner of the slice takes the message at once, because the process that created
     /// the message leaves the turn to the owner. That process takes no turns, or it only helps
-    /// with the activities of the slice.
+    /// with the activities of the slice, or it has no hint because the message is a timer beyond
+    /// `timing::TIMER_HORIZON`.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
     pub(crate) is_left_to_owner: bool,
     /// The nonce of the activity's lock, if the message is a completion. If the answer to the
@@ -131,6 +132,13 @@ impl Activity {
     pub(crate) fn stored_bytes(&self) -> usize {
         let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, json_bytes));
         MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + names[0] + names[1]
+    }
+
+    /// Whether a process has given the activity back with a delay, perhaps with its session. An activity
+    /// that is visible at once has an earlier `visible_at`, and an activity whose lock has expired has a
+    /// nonce.
+    pub(crate) fn was_given_back_with_delay(&self) -> bool {
+        self.lock_nonce.is_none() && self.visible_at > self.enqueued_at
     }
 
     /// The activity as it was before its lock, in its old place of the queue. The attempt is not

@@ -31,7 +31,7 @@ pub(crate) async fn for_orchestrator(
     let mut message =
         message_document(item, enqueued_message_id(&in_flight.sender, in_flight.number), now, delay)?;
     message.low_water_mark = in_flight.low_water_mark;
-    message.is_left_to_owner = !core.membership.fetches_instances();
+    message.is_left_to_owner |= !core.membership.fetches_instances();
     let instance = message.instance_id.clone();
     let is_checked = matches!(item, WorkItem::StartOrchestration { .. }) && core.start_checks.is_due();
     let sent = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR);

@@ -21,6 +21,7 @@ mod prefetch;
 mod recorded_process;
 mod sick_partitions;
 mod steals;
+mod throttled_takeovers;
 mod transactions;
 mod transient_failures;
 mod unfinished_work;

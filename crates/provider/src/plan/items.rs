@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Charge, DocumentType, ENQUEUED_FIRST, Message, State, UnknownMembers};
 use crate::failure::Failure;
+use crate::timing::TIMER_HORIZON;
 
 /// The most bytes of an instance id: the service's limit for a partition key.
 const INSTANCE_BYTES_MAX: usize = 2048;
@@ -64,7 +65,7 @@ pub(crate) fn message_document(
         incarnation: None,
         start_parent,
         parent_incarnation: None,
-        is_left_to_owner: false,
+        is_left_to_owner: is_left_to_owner(visible_at, now),
         lock_nonce: None,
         cost: Charge::default(),
         unknown: UnknownMembers::default(),
@@ -87,6 +88,13 @@ pub(super) fn convert_timer_to_provider_clock(
     } else if offset_ms != 0 {
         (message.visible_at, message.enqueued_at) = (now.visible_at_once(), now);
     }
+    message.is_left_to_owner = is_left_to_owner(message.visible_at, now);
+}
+
+/// Whether a message that becomes visible at `visible_at` is left to the owner of the slice: no process
+/// has a hint about it, not even its creator.
+fn is_left_to_owner(visible_at: Stamp, now: Stamp) -> bool {
+    visible_at > now.plus(TIMER_HORIZON)
 }
 
 /// Adds the parent's incarnation to a message that starts a child or carries a child's

@@ -3,7 +3,7 @@
 //! that only the first renewal of an owner has to query for its sessions.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::documents::{Session, Versioned};
 use crate::process::memory_size::MemorySize;
@@ -16,12 +16,39 @@ pub(crate) struct ClaimedSession {
     /// The session as the claim wrote it, so that the claim can be undone. `None` if the owner had the
     /// session before.
     pub(crate) written: Option<Versioned<Session>>,
+    /// Dropped when the activity is in the lock table, or is given back.
+    /// In a box, because the other outcomes of a claim have no data.
+    pub(crate) _in_progress: Box<ClaimInProgress>,
+}
+
+/// The number of workers that are claiming each session, or locking one of its activities.
+type Claims = Arc<Mutex<HashMap<String, usize>>>;
+
+/// A worker that is claiming a session, and then locking an activity of the session. Dropping it says that
+/// the activity is in the lock table, or is not locked.
+#[derive(Debug)]
+pub(crate) struct ClaimInProgress {
+    claims: Claims,
+    session: String,
+}
+
+impl Drop for ClaimInProgress {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.claims);
+        let left = claims.get(&self.session).map_or(0, |count| count - 1);
+        match left {
+            0 => drop(claims.remove(&self.session)),
+            _ => drop(claims.insert(self.session.clone(), left)),
+        }
+    }
 }
 
 /// Owners and their sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SessionTable {
     owners: Mutex<HashMap<String, OwnerSessions>>,
+    /// Sessions without such workers are not in it.
+    claims: Claims,
 }
 
 /// The sessions of one owner that this process knows.
@@ -36,6 +63,18 @@ struct OwnerSessions {
 }
 
 impl SessionTable {
+    /// Registers a worker that begins to claim a session.
+    pub(crate) fn begin_claim(&self, session: &str) -> Box<ClaimInProgress> {
+        *lock(&self.claims).entry(session.to_owned()).or_default() += 1;
+        Box::new(ClaimInProgress { claims: Arc::clone(&self.claims), session: session.to_owned() })
+    }
+
+    /// Whether a worker is claiming the session, or locking an activity of it. An activity that is locked
+    /// for the next worker counts too.
+    pub(crate) fn has_claims(&self, session: &str) -> bool {
+        lock(&self.claims).contains_key(session)
+    }
+
     /// Whether no worker of this process is known to own a session.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.owners).values().all(|owned| owned.names.is_empty())

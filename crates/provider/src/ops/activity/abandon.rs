@@ -7,14 +7,14 @@
 //! first. If the activity has a session, this process gives the session up too, because only the owner
 //! of a session may take its activities. So the session moves to a process that can run the activity,
 //! as a session does whose worker has died. As long as another activity of the session runs here, the
-//! session stays, and so does the activity.
+//! session stays, and so does the activity. Its attempts are not counted meanwhile if another process
+//! lives, because no other process may take it.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::documents::Activity;
-use crate::documents::lock_token::LockToken;
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, held_lock, sessions, write_lock};
 use crate::ops::core::Core;
@@ -24,7 +24,6 @@ use crate::process::hints::activity_name;
 use crate::process::lock_table::LockedActivity;
 use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
-use crate::timing::LEFT_TO_OTHERS_FOR;
 
 /// An activity is left to other processes only if it is given back with at least this delay. The
 /// runtime gives back an unknown activity with a delay of at least one second. The delay is a tenth
@@ -43,15 +42,19 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
-    let delay_if_left =
-        delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_session_in_use(core, &token, &held));
-    if delay_if_left.is_some() {
+    let long_delay = delay.filter(|delay| *delay >= LEFT_DELAY_MIN);
+    if long_delay.is_some() {
         // Polls read the heartbeats only when they have found rows. Another process may have joined
         // since then.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
-    let delay_if_left = delay_if_left.filter(|_| !is_alone(core, &held));
-    let left_until = delay_if_left.map(|delay| left_until(now, delay));
+    let delay_for_others = long_delay.filter(|_| !is_alone(core, &held));
+    let session = held.activity.value.session_id.clone();
+    let is_session_in_use = |session| sessions::is_in_use(core, session, &token.nonce);
+    // While the session is in use, no other process may take the activity.
+    let is_kept_by_session = delay_for_others.is_some() && session.as_deref().is_some_and(is_session_in_use);
+    let left_until =
+        delay_for_others.filter(|_| !is_kept_by_session).map(|delay| left_until(core, now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because the activity is not registered in
     // this program. The first time that this process leaves an activity to others, the attempt is
@@ -62,7 +65,7 @@ pub(crate) async fn run(
         // Other processes find the activity sooner if they poll the slice too.
         core.membership.share_slice_of(&token.instance);
     }
-    let ignore_attempt = ignore_attempt || is_first;
+    let ignore_attempt = ignore_attempt || is_first || is_kept_by_session;
     let locked_at_ms = locked_at_ms(&held);
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
@@ -91,21 +94,11 @@ pub(crate) async fn run(
             Some(_) => drop(hints.remove(&token.instance, &token.id)),
             None => drop(hints.offer((next, etag))),
         });
-        if let Some((delay, session)) = delay_if_left.zip(held.activity.value.session_id.as_deref()) {
-            let until = now.plus(delay).plus(LEFT_TO_OTHERS_FOR);
-            sessions::give_up(core, session, locked_at_ms, until).await;
+        if let Some((until, session)) = left_until.zip(session) {
+            sessions::give_up(core, session, &token.nonce, locked_at_ms, until).await;
         }
         return Ok(());
     }
-}
-
-/// Whether another activity of the same session is locked by a worker of this process, or for one. Then
-/// the session stays here, and no other process may take the activity.
-fn is_session_in_use(core: &Core, token: &LockToken, held: &LockedActivity) -> bool {
-    let Some(session) = held.activity.value.session_id.as_deref() else { return false };
-    let now = Instant::now();
-    core.activity_locks.any_other_in_session(session, &token.nonce, |other| other.until > now)
-        || core.hints.activities.with(|hints| hints.has_ready_in_session(session))
 }
 
 /// When the activity was locked. Its session was claimed before that.

@@ -196,6 +196,7 @@ pub(crate) async fn claim(
     config: &SessionFetchConfig,
 ) -> Result<SessionClaim, Failure> {
     let (id, key) = session_document_key(session);
+    let in_progress = core.sessions.begin_claim(session);
     let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
@@ -225,7 +226,8 @@ pub(crate) async fn claim(
         };
         core.sessions.insert(&config.owner_id, session);
         let written = is_new_owner.then_some(Versioned { value: next, etag });
-        return Ok(SessionClaim::Owned(ClaimedSession { owner: config.owner_id.clone(), written }));
+        let owner = config.owner_id.clone();
+        return Ok(SessionClaim::Owned(ClaimedSession { owner, written, _in_progress: in_progress }));
     }
 }
 
@@ -296,18 +298,32 @@ async fn delete_claimed(
     }
 }
 
+/// Whether an activity of this session is locked by a worker of this process, or for one, or is being
+/// locked. Then the session stays here, and no other process may take its activities. The activity whose
+/// lock has this nonce does not count.
+pub(crate) fn is_in_use(core: &Core, session: &str, nonce: &str) -> bool {
+    // A worker that locks an activity puts the lock into the table before it ends its claim. So the claims
+    // are looked at first.
+    core.sessions.has_claims(session) || {
+        let now = Instant::now();
+        core.activity_locks.any_other_in_session(session, nonce, |other| other.until > now)
+    }
+}
+
 /// Gives up a session of this process, so that another process can take it with an activity that this one
-/// cannot run. The session is left out here until `until`. It stays with this process if it was claimed
-/// or used after `unused_since_ms`, or if it could not be deleted. Waits for [`RECORD_WAIT`] at most, and
-/// continues in the background.
-pub(crate) async fn give_up(core: &Core, session: &str, unused_since_ms: u64, until: Stamp) {
+/// cannot run. The lock of that activity had this nonce. The session is left out here until `until`. It
+/// stays with this process if it was claimed or used after `unused_since_ms`, if another of its activities
+/// is locked here, or if it could not be deleted. Waits for [`RECORD_WAIT`] at most, and continues in the
+/// background.
+pub(crate) async fn give_up(core: &Core, session: String, nonce: &str, unused_since_ms: u64, until: Stamp) {
     let Some(shared) = core.this.upgrade() else { return };
-    let session = session.to_owned();
+    let nonce = nonce.to_owned();
     // From now on, no worker of this process claims the session.
     core.hints.activities.with(|hints| hints.set_session_owner(&session, String::new(), until));
     let task = core.background.finish_late_lock(metrics::for_current_call(async move {
         let retry_until_end = Instant::now() + RETRY_FOR;
-        let given_up = retry_until(retry_until_end, || delete_unused(&shared, &session, unused_since_ms));
+        let given_up =
+            retry_until(retry_until_end, || delete_unused(&shared, &session, &nonce, unused_since_ms));
         match given_up.await {
             Ok(true) => {}
             kept => {
@@ -321,14 +337,21 @@ pub(crate) async fn give_up(core: &Core, session: &str, unused_since_ms: u64, un
     }
 }
 
-/// Deletes a session of this process, unless it was claimed or used after `unused_since_ms`. Returns
-/// whether the session no longer belongs to this process.
-async fn delete_unused(core: &Core, session: &str, unused_since_ms: u64) -> Result<bool, Failure> {
+/// Deletes a session of this process, unless it was claimed or used after `unused_since_ms`, or is in use.
+/// Returns whether the session no longer belongs to this process. `nonce` is that of [`is_in_use`].
+async fn delete_unused(
+    core: &Core,
+    session: &str,
+    nonce: &str,
+    unused_since_ms: u64,
+) -> Result<bool, Failure> {
     let (id, key) = session_document_key(session);
     let Some(found) = read_session(&core.store, key, &id).await? else { return Ok(true) };
     let Session { owner, last_activity, .. } = &found.value;
     let Some(number) = core.sessions.insertion_number(owner, session) else { return Ok(true) };
-    if *last_activity > unused_since_ms || !delete_claimed(&core.store, &found).await? {
+    // A claim that is written from now on changes the time of the last use. See `delete_claimed`.
+    let is_needed = *last_activity > unused_since_ms || is_in_use(core, session, nonce);
+    if is_needed || !delete_claimed(&core.store, &found).await? {
         return Ok(false);
     }
     core.sessions.remove_numbered(owner, session, Some(number));

@@ -40,7 +40,7 @@ pub(crate) async fn run(
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
     let is_alone = core.membership.is_alone();
-    let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
+    let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(core, now, delay));
     // The runtime usually abandons with a delay because it cannot run the instance: the
     // orchestration, or its version, is not registered in this program. The first time that this
     // process leaves an instance to others, the attempt is not counted. So during a rolling deployment
@@ -93,9 +93,10 @@ pub(crate) async fn run(
 }
 
 /// A process that abandons work at `now` with this delay leaves the work to other processes until
-/// the returned time.
-pub(crate) fn left_until(now: Stamp, delay: Duration) -> Stamp {
-    now.plus(delay).plus(delay.max(LEFT_TO_OTHERS_FOR))
+/// the returned time. Under throttling the other processes take the work later.
+pub(crate) fn left_until(core: &Core, now: Stamp, delay: Duration) -> Stamp {
+    let extra_wait = core.congestion.extra_wait(Instant::now());
+    now.plus(delay).plus(delay.max(LEFT_TO_OTHERS_FOR + extra_wait))
 }
 
 /// The index of the message that no longer exists, if the batch was refused for that

@@ -346,7 +346,7 @@ pub(super) fn rank_of_message(core: &Core, view: &View, instance: &str) -> Rank 
     };
     match view.rank_of_instance(instance) {
         // This process could not run the instance, and would only delay its messages again.
-        Rank::Owner if core.hints.left_instances.was_left(instance) => Rank::Behind(1),
+        rank if core.hints.left_instances.was_left(instance) => rank.after_giving_back(),
         // This process has run the instance, perhaps because the owner of the slice cannot.
         Rank::Behind(_) if view.is_shared(instance) && is_committed_here() => Rank::Helper,
         rank => rank,
@@ -372,7 +372,10 @@ fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut 
 /// whether this version of the activity is new.
 fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
     let hints = &core.hints;
+    let name = activity_name(&activity.instance_id, &activity.id);
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
+    // This process could not run the activity, and would only delay it again.
+    let rank = if hints.left_activities.was_left(&name) { rank.after_giving_back() } else { rank };
     let Activity { enqueued_at, visible_at, .. } = activity;
     let stamps = WorkStamps {
         enqueued_at,
@@ -383,7 +386,6 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     if !found.may_take(rank, stamps) {
         return false;
     }
-    let name = activity_name(&activity.instance_id, &activity.id);
     let is_left = rank != Rank::Alone && hints.left_activities.contains(&name, found.now);
     let is_paused = hints.paused_activities.contains(&name, found.now);
     if is_left || is_paused {
@@ -413,7 +415,15 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         found.has_left_activities = true;
         return false;
     }
-    let is_new = hints.activities.with(|hints| hints.offer_read(found.activity_read, offer));
+    let session = offer.0.session_id.clone().filter(|_| offer.0.was_given_back_with_delay());
+    let is_new = hints.activities.with(|hints| {
+        let is_new = hints.offer_read(found.activity_read, offer);
+        if let Some(session) = session.filter(|_| is_new) {
+            // Its owner may have given the session up with the activity.
+            hints.forget_owner(&session);
+        }
+        is_new
+    });
     found.activities += usize::from(is_new);
     found.room.activities = found.room.activities.saturating_sub(usize::from(is_new));
     is_new

@@ -120,7 +120,10 @@ impl PollQuery {
             let session_condition = if self.session_owners.is_empty() {
                 "NOT IS_DEFINED(c.sessionId)"
             } else {
-                "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@otherSessions, c.sessionId))"
+                // An activity that was given back with a delay is read although another process holds its
+                // session: that process may have given the session up.
+                "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@otherSessions, c.sessionId) \
+                 OR (NOT IS_DEFINED(c.lock) AND c.visibleAt > c.enq))"
             };
             let tag_condition = tag_condition(tags);
             conditions.push(format!("(c.type = 'worker_queue' AND {tag_condition} AND {session_condition})"));

@@ -3,7 +3,8 @@
 //! is probably about to take the work. Therefore this process takes the work only from a
 //! minimum age. The minimum age is short for the process that owns the slice of the work. In a
 //! shared slice it is equally short for one other process, the helper. For the remaining processes
-//! the minimum age is longer, and it grows with their rank.
+//! the minimum age is longer, and it grows with their rank. It is longest for a process that has given
+//! the work back.
 //!
 //! Under throttling the minimum age is longer (`process::congestion`): the other process may be
 //! about to commit.
@@ -16,8 +17,8 @@ use std::time::Duration;
 use crate::documents::stamp::Stamp;
 use crate::process::membership::Rank;
 use crate::timing::{
-    EXPIRED_LOCK_TAKEOVER_AFTER, OTHERS_TAKEOVER_AFTER, OWNER_TAKEOVER_AFTER, TAKEOVER_STEP,
-    TAKEOVER_STEP_MAX,
+    EXPIRED_LOCK_TAKEOVER_AFTER, LAST_TAKEOVER_AFTER, OTHERS_TAKEOVER_AFTER, OWNER_TAKEOVER_AFTER,
+    TAKEOVER_STEP, TAKEOVER_STEP_MAX,
 };
 
 /// The stamps of a piece of work, from which its age follows.
@@ -58,6 +59,7 @@ pub(super) fn takeover_wait(
             let first = if was_locked { EXPIRED_LOCK_TAKEOVER_AFTER } else { OTHERS_TAKEOVER_AFTER };
             first + TAKEOVER_STEP.saturating_mul(steps).min(TAKEOVER_STEP_MAX)
         }
+        (Rank::Last, _) => LAST_TAKEOVER_AFTER,
     };
     // The age counts from the later stamp. For work that is visible at once this is
     // `enqueued_at`, because its `visible_at` is in the past. For a timer and for an expired

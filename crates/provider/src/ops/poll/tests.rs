@@ -249,7 +249,7 @@ async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can
     };
     let owned = find_instance(&|name| rank(name) == Rank::Owner);
     core.hints.left_instances.record(&owned, now, now);
-    assert_eq!(rank(&owned), Rank::Behind(1));
+    assert_eq!(rank(&owned), Rank::Last);
 
     let helped =
         find_instance(&|name| name != owned && view.is_shared(name) && rank(name) == Rank::Behind(1));

@@ -377,11 +377,6 @@ impl ActivityHints {
         !self.ready.is_empty()
     }
 
-    /// Whether there is an activity of this session that is locked for a worker.
-    pub(crate) fn has_ready_in_session(&self, session: &str) -> bool {
-        self.ready.iter().any(|ready| ready.activity.session_id.as_deref() == Some(session))
-    }
-
     /// Takes the next visible activity that this worker may run. If the attempt to lock the activity
     /// fails and the caller does not offer it again, a poll finds the activity.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
@@ -408,6 +403,13 @@ impl ActivityHints {
     pub(crate) fn forget_session(&mut self, session: &str, owner: &str) -> bool {
         let is_known = self.session_owners.get(session).is_some_and(|(holder, _)| holder == owner);
         is_known && self.session_owners.remove(session).is_some()
+    }
+
+    /// Forgets which owner holds the session. A session without a known owner is still left out.
+    pub(crate) fn forget_owner(&mut self, session: &str) {
+        if self.session_owners.get(session).is_some_and(|(holder, _)| !holder.is_empty()) {
+            self.session_owners.remove(session);
+        }
     }
 
     /// Records that `owner` holds this session until `until`.

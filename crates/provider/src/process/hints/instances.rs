@@ -20,16 +20,13 @@ use super::seen_messages::SeenMessages;
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 use crate::process::memory_size::MemorySize;
+use crate::timing::TIMER_HORIZON;
 pub(crate) use instance::Candidate;
 use instance::InstanceHint;
 
 /// The most instances remembered. When there are more, the one that can be taken last is
 /// forgotten, and a poll finds its work when it is due.
 const INSTANCES_MAX: usize = 65_536;
-
-/// A message that becomes visible later than this gets no hint: a poll finds it when it is
-/// due. These messages are timers, and a process may have any number of timers.
-const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
 /// How long the hints remember that a poll left an instance out, if nothing else is known about
 /// the instance: longer than the longest interval between polls.
@@ -64,10 +61,12 @@ impl InstanceHints {
     }
 
     /// Records a message, and holds it if there is room. A message that becomes visible more
-    /// than [`TIMER_HORIZON`] after `now` is not recorded.
+    /// than [`TIMER_HORIZON`] after `now` is not recorded. Neither is a later message that is left to the
+    /// owner of its slice.
     pub(crate) fn add_message(&mut self, message: Message, now: Stamp) {
         let is_beyond_horizon = message.visible_at > now.plus(TIMER_HORIZON);
-        if is_beyond_horizon || !self.make_room(&message.instance_id, message.visible_at) {
+        let is_left = message.is_left_to_owner && message.visible_at > now;
+        if is_beyond_horizon || is_left || !self.make_room(&message.instance_id, message.visible_at) {
             return;
         }
         self.parked.message_arrived(&message.instance_id);

@@ -32,6 +32,19 @@ pub(crate) enum Rank {
     /// Other processes come before this one. A process with a higher number waits longer, so that
     /// the processes behind the owner do not all take the work at once.
     Behind(usize),
+    /// This process has given the work back, because it cannot run it. All other processes come before
+    /// this one.
+    Last,
+}
+
+impl Rank {
+    /// The rank for work that this process has given back before.
+    pub(crate) fn after_giving_back(self) -> Rank {
+        match self {
+            Rank::Alone => Rank::Alone,
+            Rank::Owner | Rank::Helper | Rank::Behind(_) | Rank::Last => Rank::Last,
+        }
+    }
 }
 
 /// In a slice that is not shared, the ranks of the processes behind the owner go up to this number.

@@ -3,6 +3,7 @@
 use duroxide::providers::WorkItem;
 
 use super::*;
+use crate::process::session_table::SessionTable;
 
 fn offer(number: u64, tag: Option<&str>, session: Option<&str>) -> OfferedActivity {
     let item = WorkItem::ActivityExecute {
@@ -167,7 +168,8 @@ fn a_cancelled_activity_is_not_handed_to_the_worker_for_which_it_is_locked() {
 #[test]
 fn an_activity_whose_session_was_claimed_goes_to_a_worker_of_the_owner() {
     let mut hints = ActivityHints::default();
-    let session = Some(ClaimedSession { owner: "slot 1".to_owned(), written: None });
+    let _in_progress = SessionTable::default().begin_claim("cart");
+    let session = Some(ClaimedSession { owner: "slot 1".to_owned(), written: None, _in_progress });
     hints.add_ready(ReadyActivity { session, ..ready(1, None) });
     let mut take = |owner| hints.take_ready(2_000_000, &Claimant { tags: &TagFilter::Any, owner });
     assert!(take(None).is_none() && take(Some("slot 2")).is_none());
