@@ -99,6 +99,14 @@ impl SessionTable {
         lock(&self.owners).get(owner)?.names.get(session).copied()
     }
 
+    /// The workers that are known to own a session, each with the number of its last insertion.
+    pub(crate) fn insertions(&self, session: &str) -> Vec<(String, u64)> {
+        let owners = lock(&self.owners);
+        let numbers =
+            owners.iter().filter_map(|(owner, owned)| Some((owner.clone(), *owned.names.get(session)?)));
+        numbers.collect()
+    }
+
     /// Removes a session if this is still the number of its last insertion.
     pub(crate) fn remove_numbered(&self, owner: &str, session: &str, number: Option<u64>) {
         if let Some(owned) = lock(&self.owners).get_mut(owner)

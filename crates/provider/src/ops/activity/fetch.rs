@@ -299,7 +299,7 @@ pub(super) async fn lock_in_time(
     let (attempt, instance) = (attempt.clone(), offer.0.instance_id.clone());
     let lock = async move {
         // The process may have been suspended since its fetch began.
-        if shared.store.check_recently().await.is_err() {
+        if shared.store.check_may_take_work().await.is_err() {
             attempt.record_no_attempt(&shared);
             shared.hints.activities.with(|hints| hints.offer(offer));
             return Ok(LockOutcome::NotTried);

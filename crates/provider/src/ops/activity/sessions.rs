@@ -318,6 +318,7 @@ pub(crate) fn is_in_use(core: &Core, session: &str, nonce: &str) -> bool {
 pub(crate) async fn give_up(core: &Core, session: String, nonce: &str, unused_since_ms: u64, until: Stamp) {
     let Some(shared) = core.this.upgrade() else { return };
     let nonce = nonce.to_owned();
+    let insertions = core.sessions.insertions(&session);
     // From now on, no worker of this process claims the session.
     core.hints.activities.with(|hints| hints.set_session_owner(&session, String::new(), until));
     let task = core.background.finish_late_lock(metrics::for_current_call(async move {
@@ -325,7 +326,12 @@ pub(crate) async fn give_up(core: &Core, session: String, nonce: &str, unused_si
         let given_up =
             retry_until(retry_until_end, || delete_unused(&shared, &session, &nonce, unused_since_ms));
         match given_up.await {
-            Ok(true) => {}
+            // Also if the answer of the deletion was lost, and the session is not found any more.
+            Ok(true) => {
+                for (owner, number) in insertions {
+                    shared.sessions.remove_numbered(&owner, &session, Some(number));
+                }
+            }
             kept => {
                 tracing::debug!(session, ?kept, "a session was not given up");
                 end_leaving_out(&shared, &session, "");
@@ -348,14 +354,12 @@ async fn delete_unused(
     let (id, key) = session_document_key(session);
     let Some(found) = read_session(&core.store, key, &id).await? else { return Ok(true) };
     let Session { owner, last_activity, .. } = &found.value;
-    let Some(number) = core.sessions.insertion_number(owner, session) else { return Ok(true) };
+    if !core.sessions.owns(owner, session) {
+        return Ok(true);
+    }
     // A claim that is written from now on changes the time of the last use. See `delete_claimed`.
     let is_needed = *last_activity > unused_since_ms || is_in_use(core, session, nonce);
-    if is_needed || !delete_claimed(&core.store, &found).await? {
-        return Ok(false);
-    }
-    core.sessions.remove_numbered(owner, session, Some(number));
-    Ok(true)
+    Ok(!is_needed && delete_claimed(&core.store, &found).await?)
 }
 
 /// Lets workers take the activities of a session again, which they left out because `owner` held the

@@ -199,7 +199,7 @@ async fn read_turn(
     let mut read = read_instance(&core.store, instance, now).await?;
     // The process may have been suspended since its fetch began. What was read before the check has a form
     // of the version that is known now, and the etag shows later changes.
-    core.store.check_recently().await?;
+    core.store.check_may_take_work().await?;
     if let Some(state) = &read.state
         && let Some(refused) = check_state(core, state, now, filter).await?
     {

@@ -164,3 +164,22 @@ async fn a_session_stays_while_one_of_its_activities_is_being_locked() {
     assert_eq!(owner(&here).await.as_deref(), Some("here"), "the first activity runs");
     waiting.abort();
 }
+
+/// Story of a bug, which the simulation found: the answers of the deletion were lost, the next attempt found
+/// no session, and the session stayed in the memory of the process.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_deletion_lost_its_answers_is_removed_from_memory() {
+    let world = World::open().await;
+    let (here, there) = (world.provider().await, world.provider().await);
+    here.enqueue_for_worker(in_session(1)).await.unwrap();
+    let (_, token) = fetch(&here, "here").await;
+    let waiting = tokio::spawn(async move { fetch(&there, "there").await });
+    // Both processes write heartbeats meanwhile.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+
+    world.inject_fault(r#"{"operation":"delete_item","count":8,"drop":"after"}"#).await;
+    here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+    waiting.await.unwrap();
+    assert_eq!(owner(&here).await.as_deref(), Some("there"));
+    assert!(!here.core.sessions.is_owned("printer"));
+}
