@@ -148,12 +148,24 @@ async fn delete_bulk(
         };
         match deleted {
             Ok(deleted) => delete::add_counts(&mut result, &deleted),
-            // Another caller has deleted the root. Perhaps it was started again.
-            Err(Failure::StillRunning(_) | Failure::NotFound(_)) => {}
+            Err(Failure::StillRunning(_)) => {}
+            // Another caller has deleted the root, and perhaps it was started again. Or a deletion of the
+            // tree is committed, and some of its instances have no tombstones yet.
+            Err(Failure::NotFound(_)) => finish_deletion(core, &root.instance_id).await?,
             Err(failure) => return Err(failure),
         }
     }
     Ok(result)
+}
+
+/// Writes the tombstones that are missing if a deletion of the tree of this root is committed. Fails if
+/// they cannot be written: the names of the tree must not be used again before that.
+async fn finish_deletion(core: &Core, root: &str) -> Result<(), Failure> {
+    let found = core.store.state(root).await?;
+    if let Some(tombstone) = found.filter(|found| found.value.purge.is_some()) {
+        delete::purge_found(core, &tombstone).await?;
+    }
+    Ok(())
 }
 
 /// Deletes the tree of an ended root. The deletion is forced for the descendants, but not for the

@@ -31,6 +31,15 @@ use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unles
 /// failed.
 const LEFT_DELAY_MIN: Duration = Duration::from_secs(1);
 
+/// While another activity keeps the session here, the attempts of an activity that this process cannot run
+/// are not counted. After this time they are, so that an activity that no process can run becomes poison.
+const KEPT_UNCOUNTED_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// An activity that its session keeps here is given back for this part of the time that it has waited, and
+/// at most for [`KEPT_DELAY_MAX`]. The runtime's delay grows only with counted attempts.
+const KEPT_DELAY_DIVISOR: u32 = 8;
+const KEPT_DELAY_MAX: Duration = Duration::from_secs(30);
+
 pub(crate) async fn run(
     core: &Core,
     token: &str,
@@ -65,7 +74,11 @@ pub(crate) async fn run(
         // Other processes find the activity sooner if they poll the slice too.
         core.membership.share_slice_of(&token.instance);
     }
-    let ignore_attempt = ignore_attempt || is_first || is_kept_by_session;
+    let waited = Duration::from_millis(now.ms().saturating_sub(held.activity.value.enqueued_at.ms()));
+    let is_uncounted = is_kept_by_session && waited < KEPT_UNCOUNTED_FOR;
+    let ignore_attempt = ignore_attempt || is_first || is_uncounted;
+    let kept_delay = is_kept_by_session.then_some((waited / KEPT_DELAY_DIVISOR).min(KEPT_DELAY_MAX));
+    let delay = delay.max(kept_delay);
     let locked_at_ms = locked_at_ms(&held);
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {

@@ -1,12 +1,15 @@
 //! Deletions while other processes work on the same instances: they find the deletion half done, read
 //! replicas that are behind, deliver messages late, or use the names again.
 
-use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin};
+use std::sync::Arc;
+
+use duroxide::providers::{ExecutionMetadata, InstanceFilter, Provider, ProviderAdmin};
 use perihelion_client::Patch;
 
 use super::deletions::{
-    TREE, complete_child, documents_of_type, end, fetch_turn_of, interrupt_between_tombstones, is_deleted,
-    reconciling_provider, run_two_instances, start_child, start_parent_and_child, wait_for_cleanup,
+    COMMIT, TREE, complete_child, documents_of_type, end, fetch_turn_of, interrupt_between_tombstones,
+    is_deleted, reconciling_provider, run_two_instances, start_child, start_parent_and_child,
+    wait_for_cleanup,
 };
 use super::interleavings::{DELETION_ID, create_deletion};
 use super::recorded_process::RecordedProcess;
@@ -178,6 +181,27 @@ async fn a_bulk_deletion_spares_a_root_that_was_deleted_and_started_again() {
     let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
     assert_eq!(deleted.instances_deleted, 0);
     assert_eq!(fetch_instance(&other).await.1, [start("parent", String::new())]);
+}
+
+/// A bulk deletion commits, writes the tombstone of the root, and cannot write that of the child. Its second
+/// attempt finds the root deleted. It must not succeed before the child has its tombstone, too: a new start
+/// of the child would be lost.
+#[tokio::test]
+async fn a_bulk_deletion_that_is_tried_again_writes_the_tombstones_that_are_missing() {
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = start_parent_and_child(&provider).await;
+    complete_child(&provider, &token, "old").await;
+    let (token, _) = fetch_turn_of(&provider, "parent").await;
+    let metadata = ExecutionMetadata { status: Some("Completed".into()), ..super::order_metadata() };
+    let history = vec![event("parent", 2, String::new())];
+    provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
+    let world = Arc::new(world);
+    let faulty = Arc::clone(&world);
+    process.before_answer_to(COMMIT, async move {
+        faulty.inject_fault(r#"{"operation":"replace_item","status":403,"count":1}"#).await;
+    });
+    provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert!(is_deleted(&provider, "parent").await && is_deleted(&provider, "child").await);
 }
 
 /// The parent continues as new and starts its child again while retention deletes the ended child.

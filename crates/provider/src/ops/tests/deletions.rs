@@ -271,7 +271,7 @@ async fn no_instance_is_purged_before_all_have_their_tombstones() {
 }
 
 /// The text of the request that commits a deletion in two phases.
-const COMMIT: &str = "\"Committed\"";
+pub(super) const COMMIT: &str = "\"Committed\"";
 
 /// Runs the first turns of two instances, `a` and `b`.
 pub(super) async fn run_two_instances(provider: &CosmosDBProvider) -> [String; 2] {

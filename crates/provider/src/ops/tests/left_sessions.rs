@@ -17,8 +17,8 @@ const NOT_REGISTERED: Duration = Duration::from_secs(1);
 /// The locks of this test last longer than the test.
 const LONG_LOCK: Duration = LOCK.saturating_mul(20);
 
-/// The longest wait of a fetch. The session moves in a few seconds.
-const FETCHED_WITHIN: Duration = Duration::from_secs(60);
+/// The longest wait of a fetch.
+const FETCHED_WITHIN: Duration = Duration::from_secs(600);
 
 /// An activity of the instance `a` in the session `printer`.
 fn in_session(id: u64) -> WorkItem {
@@ -182,4 +182,34 @@ async fn a_session_whose_deletion_lost_its_answers_is_removed_from_memory() {
     waiting.await.unwrap();
     assert_eq!(owner(&here).await.as_deref(), Some("there"));
     assert!(!here.core.sessions.is_owned("printer"));
+}
+
+/// While a session keeps an activity here that cannot run here, its delays grow, and after five minutes its
+/// attempts count.
+#[tokio::test(start_paused = true)]
+async fn an_activity_that_its_session_keeps_here_is_counted_after_five_minutes() {
+    let world = World::open().await;
+    let (here, there) = (world.provider().await, world.provider().await);
+    for id in [1, 2] {
+        here.enqueue_for_worker(in_session(id)).await.unwrap();
+    }
+    let (_, mut token) = fetch(&here, "here").await;
+    let _other = fetch(&here, "here").await;
+    let _waiting = tokio::spawn(async move { fetch(&there, "there").await });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+
+    let begun = Instant::now();
+    let mut fetches = 0;
+    let counted = loop {
+        here.abandon_work_item(&token, Some(NOT_REGISTERED), false).await.unwrap();
+        let (_, next, attempt) = fetch_attempt(&here, "here").await;
+        token = next;
+        fetches += 1;
+        if attempt > 1 {
+            break begun.elapsed();
+        }
+        assert!(fetches < 100, "the activity is fetched every second");
+    };
+    assert!(counted >= Duration::from_secs(250), "{counted:?}");
+    assert!(counted < Duration::from_secs(400), "{counted:?}");
 }
