@@ -410,7 +410,7 @@ pub(crate) async fn renew(
     let mut tried = HashSet::new();
     for is_stored_too in [false, true] {
         if is_stored_too {
-            let stored = retry_until(until, || add_stored_sessions(store, sessions, owners));
+            let stored = retry_until(until, || add_stored_sessions(store, clock, sessions, owners));
             let no_answer = || Failure::Contended("the stored sessions were not read in time".to_owned());
             let stored = tokio::time::timeout_at(until, stored).await.unwrap_or_else(|_| Err(no_answer()));
             match stored {
@@ -445,15 +445,21 @@ pub(crate) async fn renew(
 
 /// Adds stored sessions to the session table, once per owner: an owner may have had sessions
 /// before its process restarted. Reads only the sessions of owners whose sessions the table
-/// does not have completely.
-async fn add_stored_sessions(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Result<(), Failure> {
+/// does not have completely, and only those whose lock has not expired: the others cannot be renewed.
+async fn add_stored_sessions(
+    store: &Store,
+    clock: &HybridClock,
+    sessions: &SessionTable,
+    owners: &[&str],
+) -> Result<(), Failure> {
     let owners: Vec<&str> = owners.iter().copied().filter(|owner| !sessions.is_complete(owner)).collect();
     if owners.is_empty() {
         return Ok(());
     }
-    let text =
-        "SELECT c.owner, c.session FROM c WHERE c.type = 'session' AND ARRAY_CONTAINS(@owners, c.owner)";
-    let query = Query::new(text).with_parameter("@owners", owners.clone()).without_plan();
+    let text = "SELECT c.owner, c.session FROM c WHERE c.type = 'session' \
+                AND ARRAY_CONTAINS(@owners, c.owner) AND c.lockedUntil > @now";
+    let query = Query::new(text).with_parameter("@owners", owners.clone());
+    let query = query.with_parameter("@now", clock.now_ms()).without_plan();
     let found: Vec<OwnedSession> = store.rows(query).await?;
     sessions.add_stored(&owners, found.into_iter().map(|found| (found.owner, found.session)));
     Ok(())

@@ -213,3 +213,17 @@ async fn an_activity_that_its_session_keeps_here_is_counted_after_five_minutes()
     assert!(counted >= Duration::from_secs(250), "{counted:?}");
     assert!(counted < Duration::from_secs(400), "{counted:?}");
 }
+
+/// Story of a bug, which the simulation found: the first renewal of an owner found that the lock of a session
+/// had expired, and removed the session. Then it read the stored sessions of the owner, and added it again.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_lock_has_expired_leaves_the_memory_with_the_first_renewal() {
+    let world = World::open().await;
+    let here = world.provider().await;
+    here.enqueue_for_worker(in_session(1)).await.unwrap();
+    fetch(&here, "here").await;
+    assert!(here.core.sessions.is_owned("printer"));
+    tokio::time::sleep(LONG_LOCK + Duration::from_secs(1)).await;
+    assert_eq!(here.renew_session_lock(&["here"], LOCK, LONG_LOCK * 2).await.unwrap(), 0);
+    assert!(!here.core.sessions.is_owned("printer"));
+}
