@@ -142,7 +142,7 @@ fn a_file_uses_no_key_of_the_environment_and_no_key_file_outside_its_directory()
 }
 
 #[test]
-fn the_commands_manage_metrics_and_stress_do_not_read_perihelion_toml() {
+fn perihelion_toml_is_not_read_by_manage_metrics_and_stress() {
     let scratch = ScratchDirectory::new();
     let file = format!("[account]\nendpoint = \"{NO_LISTENER}\"\nkey = \"{SECRET}\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");

@@ -281,7 +281,9 @@ async fn all_attempts_go_to_the_write_region_and_are_not_hedged() {
     }
 }
 
-/// The account is read at the first failure, when it still names the old write region.
+/// The account is read at the first failure, when it still names the old write region, and again after a
+/// wait before a retry. There is no wait before the first retry after 403/3, and a wait before each other
+/// retry.
 #[tokio::test(start_paused = true)]
 async fn a_write_region_that_moves_while_a_transaction_waits_is_found() {
     for (answers, expected) in [

@@ -206,7 +206,11 @@ impl AccountReader {
         let mut refreshes = self.lock();
         // The next refresh need not wait if the answer came too late to be published, or if the
         // deadline passed before an answer came.
-        if result.as_ref().map_or(now < deadline, |is_published| *is_published) {
+        let must_next_wait = match &result {
+            Ok(is_published) => *is_published,
+            Err(_) => now < deadline,
+        };
+        if must_next_wait {
             refreshes.last_at = Some(now);
         }
         refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));

@@ -30,7 +30,7 @@ async fn account_with_old_container(kind: AccountKind, fixture: &Fixture) -> (Ac
 }
 
 /// The error of opening a container; `None` if it opens.
-async fn refusal(client: &Client, container: &str) -> Option<String> {
+async fn opening_error(client: &Client, container: &str) -> Option<String> {
     let builder = CosmosDBProvider::builder()
         .with_client(client.clone())
         .with_database(DATABASE)
@@ -60,7 +60,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     for kind in ACCOUNTS {
         let (account, client, old) = account_with_old_container(kind, &fixture).await;
         let before = documents(&old).await;
-        let why = refusal(&client, OLD).await.expect("a refusal");
+        let why = opening_error(&client, OLD).await.expect("a refusal");
         assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
         assert_eq!(documents(&old).await, before, "{kind:?}: something was written");
         drop((client, old));
@@ -81,15 +81,15 @@ async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents(
     for document_type in ["instance", "outbox_intent", "kv", "kv_delta"] {
         let name = document_type.replace('_', "-");
         fixture.restore_with_policy(&client, &name, None, |document| document["type"] == document_type).await;
-        assert!(refusal(&client, &name).await.is_some(), "{document_type}");
+        assert!(opening_error(&client, &name).await.is_some(), "{document_type}");
     }
     for name in ["empty", "queued"] {
-        assert!(refusal(&client, name).await.is_some(), "{name}");
+        assert!(opening_error(&client, name).await.is_some(), "{name}");
     }
     fixture.restore_with_policy(&client, "plain", None, no_document).await;
-    assert_eq!(refusal(&client, "plain").await, None, "an empty container opens");
-    assert_eq!(refusal(&client, "new").await, None);
-    assert_eq!(refusal(&client, "new").await, None, "a container of this crate opens");
+    assert_eq!(opening_error(&client, "plain").await, None, "an empty container opens");
+    assert_eq!(opening_error(&client, "new").await, None);
+    assert_eq!(opening_error(&client, "new").await, None, "a container of this crate opens");
     drop(client);
     account.stop().await;
 }
@@ -98,16 +98,16 @@ async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents(
 async fn the_target_of_a_migration_is_refused_until_it_is_complete() {
     let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
-    assert_eq!(refusal(&client, "new").await, None);
+    assert_eq!(opening_error(&client, "new").await, None);
     let container = client.database(DATABASE).container("new");
     let mut marker = json!({ "id": "migration", "instanceId": 0, "type": "migration", "status": "copying",
         "source": "shop/old" });
     container.create(0, &marker).await.unwrap();
-    let why = refusal(&client, "new").await.expect("a refusal");
+    let why = opening_error(&client, "new").await.expect("a refusal");
     assert!(why.contains("is not finished") && why.contains("--to shop/new"), "{why}");
     marker["status"] = "done".into();
     container.replace(0, "migration", &marker).await.unwrap();
-    assert_eq!(refusal(&client, "new").await, None);
+    assert_eq!(opening_error(&client, "new").await, None);
     drop((client, container));
     account.stop().await;
 }

@@ -24,13 +24,13 @@ const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(150);
 /// the provider, none of them had completed after 75 seconds.
 const ALL_COMPLETED_WITHIN: Duration = Duration::from_secs(75);
 
-/// The time limit of a workflow whose session moves twice. Each move begins with a delay of a second.
-/// In an older version of the
-/// provider, the session stayed where it was, and its activity was poisoned after five minutes.
-const SESSION_MOVED_WITHIN: Duration = Duration::from_secs(40);
-
-/// The most polls of both processes in that time: ten a second.
+/// The most polls of both processes within [`ALL_COMPLETED_WITHIN`]: ten a second.
 const POLLS_MAX: u64 = 750;
+
+/// The time limit of a workflow whose session moves twice. Each move begins with a delay of a second.
+/// In an older version of the provider, the session stayed where it was, and its activity was poisoned
+/// after five minutes.
+const SESSION_MOVED_WITHIN: Duration = Duration::from_secs(40);
 
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;

@@ -40,12 +40,14 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
     context
         .with_provider(async |provider| {
             let selection = selection_args.select(provider, |row| objection(row, force).is_none()).await?;
+            // A filter has left out instances with an objection. Instances that were named have not been checked.
             let deletable: Vec<&ListedInstance> =
                 selection.instances.iter().filter(|row| objection(row, force).is_none()).collect();
             let action = describe_action(provider, &deletable, force).await;
             if selection_args.dry_run {
                 tell(format_args!("would {action}"));
             }
+            // Prints the selection. With --dry-run nothing is asked.
             selection_args.confirm(&action, context, &selection)?;
             if selection_args.dry_run {
                 let plan = async |row: &ListedInstance| plan(provider, row, force).await;

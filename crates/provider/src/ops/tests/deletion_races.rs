@@ -1,5 +1,11 @@
 //! Deletions while other processes work on the same instances: they find the deletion half done, read
 //! replicas that are behind, deliver messages late, or use the names again.
+//!
+//! A deletion of several instances has a *coordinator*: a document that lists the instances and, in its
+//! member `late`, the messages that were in delivery when the deletion was committed. A *claim* is the part
+//! of a fetch that takes an instance; it purges the instance if it finds its tombstone.
+//! `interrupt_between_tombstones` leaves a tree whose root `parent` has its tombstone, and whose child
+//! `queued` has only the mark of the deletion.
 
 use std::sync::Arc;
 
@@ -35,9 +41,9 @@ async fn state_of(provider: &CosmosDBProvider, instance: &str) -> State {
     provider.core.store.state(instance).await.unwrap().expect("its state").value
 }
 
-/// Story of a bug: a replica answered the coordinator as it was before the commit, without the starts in
-/// delivery. The claim wrote tombstones that do not list these starts, so a late start began a deleted
-/// child.
+/// Story of a bug: a read from a replica returned the coordinator as it was before the deletion was
+/// committed, without the messages in delivery. The claim of the parent then wrote tombstones that do not
+/// list these messages, so a late start began a deleted child.
 #[tokio::test]
 async fn a_claim_that_reads_a_coordinator_from_before_its_commit_writes_no_tombstones() {
     let world = interrupt_between_tombstones().await;
@@ -57,7 +63,7 @@ async fn a_claim_that_reads_a_coordinator_from_before_its_commit_writes_no_tombs
 }
 
 /// Story of a bug: a cancellation of a child was in delivery while its tree was deleted. It arrived after
-/// the tombstone was written, and cancelled the next child of that name. Only starts were kept away.
+/// the tombstone was written, and cancelled the next child of that name. The tombstone listed only starts.
 #[tokio::test]
 async fn a_cancellation_in_delivery_while_a_tree_is_deleted_does_not_reach_the_next_child() {
     let world = interrupt_between_tombstones().await;
@@ -106,7 +112,7 @@ async fn an_instance_that_cannot_be_purged_delays_no_other() {
     assert_eq!(documents_of_type(&world, "deletion").await.len(), 1, "the coordinator stays");
 }
 
-/// A claim once purged all instances of the deletion, however many.
+/// Story of a bug: a claim purged all instances of the deletion, however many.
 #[tokio::test]
 async fn a_claim_purges_only_the_deleted_instance_that_it_has_found() {
     let world = interrupt_between_tombstones().await;
@@ -130,7 +136,8 @@ async fn start_parent_again(provider: &CosmosDBProvider) {
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![]).await.unwrap();
 }
 
-/// A coordinator has up to 2 MB. The reconciler once read it for each tombstone that it left.
+/// A coordinator has up to 2 MB. Story of a bug: the reconciler read the
+/// coordinator again for every tombstone that it left alone.
 #[tokio::test]
 async fn the_reconciler_does_not_read_the_coordinator_of_each_tombstone() {
     let world = interrupt_between_tombstones().await;
@@ -151,7 +158,7 @@ async fn the_reconciler_does_not_read_the_coordinator_of_each_tombstone() {
 }
 
 /// The root has ended and was selected. Before it is deleted by retention, somebody deletes it and starts it
-/// again. The deletion once purged the start.
+/// again. In an earlier version the deletion by retention purged the new start.
 #[tokio::test]
 async fn retention_spares_a_root_that_was_deleted_and_started_again() {
     let world = World::open().await;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::finish::{assert_moved, finish, open_provider};
 use super::fixture::{DATABASE, Fixture};
-use super::{ACCOUNTS, OLD, account_with_old_container, documents, refusal};
+use super::{ACCOUNTS, OLD, account_with_old_container, documents, opening_error};
 
 /// The name of the container that a migration creates.
 const NEW: &str = "new";
@@ -28,7 +28,7 @@ fn migration(client: &Client) -> Migration {
     Migration::new(client.clone(), name(OLD), name(NEW)).with_force(true)
 }
 
-async fn refusal_of(migration: Migration) -> String {
+async fn migration_error(migration: Migration) -> String {
     migration.run(|_| {}).await.expect_err("the migration is refused").message
 }
 
@@ -87,7 +87,7 @@ async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
             () = reached.notified() => {}
             outcome = run => panic!("the migration ended before progress report {last_report}: {outcome:?}"),
         }
-        let why = refusal(&client, NEW).await.expect("a refusal");
+        let why = opening_error(&client, NEW).await.expect("a refusal");
         assert!(why.contains("is not finished"), "{why}");
     }
     let report = migration(&client).run(|_| {}).await.unwrap();
@@ -121,10 +121,10 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     let [(instance, why)] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!(instance, "event-1");
     assert!(why.contains("event-1:history:1:1"), "{why}");
-    assert!(refusal(&client, NEW).await.is_some());
+    assert!(opening_error(&client, NEW).await.is_some());
     let report = migration(&client).with_skipped_instance("event-1").run(|_| {}).await.unwrap();
     assert_eq!((report.skipped.as_slice(), report.failed.len()), (&["event-1".to_owned()][..], 0));
-    assert_eq!(refusal(&client, NEW).await, None);
+    assert_eq!(opening_error(&client, NEW).await, None);
     drop(client);
     account.stop().await;
 }
@@ -165,11 +165,12 @@ async fn a_wrong_source_or_target_is_refused() {
     let client = account.client().await;
     fixture.restore(&client, OLD, |document| document["instanceId"] == "done-1").await;
     fixture.restore(&client, "older", |document| document["instanceId"] == "done-1").await;
-    assert_eq!(refusal(&client, "ours").await, None);
+    // Opening creates the container.
+    assert_eq!(opening_error(&client, "ours").await, None);
     let migration_from =
         |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
     let check = async |from: &str, to: &str, expected: &str| {
-        let why = refusal_of(migration_from(from, to)).await;
+        let why = migration_error(migration_from(from, to)).await;
         assert!(why.contains(expected), "{from} to {to}: {why}");
     };
     check("nowhere", NEW, "there is no container shop/nowhere").await;
@@ -213,7 +214,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     seconds_behind.store(3600, Ordering::SeqCst);
     old.create("busy", &locked).await.unwrap();
     seconds_behind.store(0, Ordering::SeqCst);
-    let why = refusal_of(migration_to("second")).await;
+    let why = migration_error(migration_to("second")).await;
     assert!(why.contains("\"busy\" is locked"), "{why}");
     assert!(!exists(&client, "second").await);
     old.delete("busy", "x").await.unwrap();
@@ -221,7 +222,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let mut updated: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
     updated["updatedAt"] = until.into();
     old.replace("done-1", "done-1:instance", &updated).await.unwrap();
-    let why = refusal_of(migration_to("third")).await;
+    let why = migration_error(migration_to("third")).await;
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
     migration_to("third").with_force(true).run(|_| {}).await.unwrap();
     drop((client, old));

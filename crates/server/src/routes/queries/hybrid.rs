@@ -1,6 +1,7 @@
-//! Queries with ORDER BY RANK that this server runs itself. With `strict_gateway` these are the
-//! queries of a part of the container, such as one partition (the service answers those of one
-//! partition without a plan). Without `strict_gateway` they are all queries.
+//! Queries with ORDER BY RANK that this server runs itself. With the option `strict_gateway`, the
+//! server refuses what the service's gateway refuses, and runs only queries of a part of the container,
+//! such as one partition (the service answers those of one partition without a plan). Without the
+//! option it runs every query with ORDER BY RANK.
 //!
 //! The server follows the plan that it gives to clients: statistics of the scope, one query per
 //! score, fusion. The whole result is one page.
@@ -25,7 +26,8 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The rows of one search may take the server's memory divided by this number: a quarter. All queries
 /// together may take half of the memory, so the other quarter is left for the state of the component query
-/// that runs. A search with more rows would be refused with 429 each time, even if no other request runs.
+/// that runs. A search with more rows is refused with 400. Without this limit it would get 429 at every try,
+/// even from an idle server.
 const MEMORY_PART: usize = 4;
 
 /// The most pages of one component query. A page has up to 4 MB, and less if other reads wait.
